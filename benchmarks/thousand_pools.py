@@ -34,7 +34,7 @@ from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import Status
 from servingpool.cli.assembly import GC_THRESHOLDS
-from servingpool.decision.decide import decide
+from servingpool.decision.decide import decide_stages
 from servingpool.decision.forecast import KEPT
 from servingpool.decision.plan import PENALTY_LASTS
 from servingpool.reconcile.act import Actor, ScaleOutcome
@@ -85,7 +85,7 @@ class Bench:
         self._prometheus.advance(self.now, self.world.advance(self.now), share)
         sent, writes = self._prometheus.sent(), dict(self.world.writes)
         with (
-            patch("servingpool.reconcile.pool_plan.decide", self._meter.timed("decide", decide)),
+            patch("servingpool.reconcile.pool_plan.decide_stages", self._meter.timed("decide", decide_stages)),
             patch("servingpool.reconcile.loop.build", self._meter.timed("status", build)),
         ):
             cpu, wall = time.process_time(), time.perf_counter()

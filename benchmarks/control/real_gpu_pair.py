@@ -14,7 +14,7 @@ import real_gpu
 from real_gpu import RECORDS, TTFT, Latencies, Record, known, load, ms, observed
 from tables import table
 
-from servingpool.decision.decide import Side, decide_both
+from servingpool.decision.decide import Stage, decide_stages
 from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Unknown
 from servingpool.decision.pool import Pool
@@ -39,13 +39,13 @@ def decisions(record: Record) -> list[tuple[float, tuple[Decision, Decision], De
     ready = stage["pages"][0][0]
     for at, *texts in stage["pages"]:
         prefill, decode = (
-            Side(observed(text, pool.slo, at, at - ready + start, at - ready), pool, memory)
+            Stage(observed(text, pool.slo, at, at - ready + start, at - ready), pool, memory)
             for pool, memory, text, start in zip(pools, memories, texts, record["start_seconds"], strict=True)
         )
-        first, second = decide_both(prefill, decode, Ratio(), at)
+        first, second = decide_stages([prefill, decode], Ratio(), at)
         memories = [first.memory, second.memory]
         both = first.decision, second.decision
-        found.append((at - stage["begin"], both, joined(*both)))
+        found.append((at - stage["begin"], both, joined(both)))
     return found
 
 

@@ -172,7 +172,7 @@ class Fleet:
         Who goes is chosen as a ReplicaSet does: those that still load first, then those that became ready last
         (its rounding of ages to powers of two is left out).
         """
-        if replicas < 0 or parts:
+        if replicas < 0 or len(parts) > 1:
             raise ValueError(f"replicas must be 0 or more, and of one kind; got {replicas} {parts}")
         standing = self.of(Phase.LOADING, Phase.READY)
         for _ in range(replicas - len(standing)):

@@ -74,7 +74,8 @@ class Kind:
 
 
 def pool_of(kinds: Sequence[Kind], slo: Slo) -> Pool:
-    """A pool whose targets these are, of at least 1 replica; of one kind a pool without targets, as the operator's."""
+    """A pool whose targets these are, of at least 1 replica; a kind alone has the pool's bounds, as the operator's."""
     least, most = max(1, sum(kind.base for kind in kinds)), sum(kind.most for kind in kinds)
-    targets = tuple(Target(kind.name, kind.price, kind.base, kind.most) for kind in kinds) if len(kinds) > 1 else ()
-    return Pool(slo, least, most, targets=targets)
+    if len(kinds) == 1:
+        return Pool(slo, least, most)
+    return Pool(slo, least, most, targets=tuple(Target(one.name, one.price, one.base, one.most) for one in kinds))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from servingpool.decision.observation import Observation, Ordered
+from servingpool.decision.targets import ONLY
 from servingpool_simulation.fleet import Fleet, Phase, SimulatedReplica
 from servingpool_simulation.kinds import Kind
 from servingpool_simulation.scrape import Scraper
@@ -211,11 +212,10 @@ class MixedScraper(Scraper):
     """Shows whose each replica is, and which pods have no node."""
 
     def observe(self) -> Observation:
-        """As `Scraper.observe`; of a single kind no targets are named, as in the operator."""
+        """As `Scraper.observe`; a single kind is not named."""
         seen, fleet = Scraper.observe(self), self.fleet
         assert isinstance(fleet, MixedFleet)
-        several = len(fleet.kinds) > 1
-        names = [kind.name if several else "" for kind in fleet.kinds]
+        names = [kind.name for kind in fleet.kinds] if len(fleet.kinds) > 1 else [ONLY]
         ready = zip(seen.ready, fleet.of(Phase.READY), strict=True)
         starting = zip(seen.starting, fleet.of(Phase.LOADING), strict=True)
         return replace(
@@ -225,5 +225,5 @@ class MixedScraper(Scraper):
                 replace(shown, target=names[one.kind], unschedulable=one.ready_at == math.inf)
                 for shown, one in starting
             ),
-            targets=tuple(map(Ordered, names, fleet.spec)) if several else (),
+            targets=tuple(map(Ordered, names, fleet.spec)),
         )

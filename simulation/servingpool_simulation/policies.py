@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from servingpool.decision.decide import decide
+from servingpool.decision.decide import decide, learn
 from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool
 from servingpool.decision.state import Memory
-from servingpool.decision.update import update
 
 TICK = 15.0
 """Seconds between two decisions of the operator, and of the HPA."""
@@ -120,4 +119,4 @@ class Ours:
 
     def learn(self, observation: Observation, pool: Pool, now: float) -> None:
         """Warm-up from history, as the operator does on first sight of a pool."""
-        self.memory = update(observation, pool, self.memory, now).memory
+        self.memory = learn(observation, pool, self.memory, now)

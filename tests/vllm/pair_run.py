@@ -20,10 +20,8 @@ from servingpool.decision.roles import DECODE, PREFILL
 from servingpool.decision.state import Memory
 from servingpool.reconcile.act import NOT_SCALED
 from servingpool.reconcile.collect import collect
-from servingpool.reconcile.pool_plan import PoolPlan, asked_of
+from servingpool.reconcile.pool_plan import PoolPlan, asked_of, plan_pool
 from servingpool.reconcile.readings import Readings
-from servingpool.reconcile.role_plan import plan_pool
-from servingpool.reconcile.sides import role_of
 from servingpool.reconcile.status_builder import build
 from servingpool_lab.prometheus import Prometheus
 
@@ -84,12 +82,12 @@ class RoleOperator:
         seen = collect(self.pool, {}, self._cache, self._readings, now)
         assert seen is not None
         plan = plan_pool(seen, None, before, {}, backfilled=True)
-        sides = {role_of(side.seen.pool): side for side in plan.sides}
+        sides = {side.role: side for side in plan.stages}
         self._memories = {role: side.memory for role, side in sides.items()}
         looks = {}
         for role, side in sides.items():
             assert side.seen.selection is not None
-            delta = diff_counters(side.seen.observation, asked_of(side.seen), before[role].samples)
+            delta = diff_counters(side.seen.observation, asked_of(side.seen, now), before[role].samples)
             looks[role] = Look(now, side.seen.selection, side.seen.observation, delta, side.decision.figures)
         status = build(plan, NOT_SCALED, Status(), None, ())
         return Tick(looks, plan, {one.type: one for one in status.conditions})

@@ -62,7 +62,7 @@ def test_nothing_is_missing_at_any_time(pair_run: PairRun) -> None:
     for tick in pair_run.ticks:
         assert tick.conditions["MetricsAvailable"].status is Truth.TRUE, tick.conditions["MetricsAvailable"].message
         assert tick.conditions["TargetsAvailable"].status is Truth.TRUE
-    assert all(reading(side.decision.need) > 0.0 for side in pair_run.ticks[-1].plan.sides)
+    assert all(reading(side.decision.need) > 0.0 for side in pair_run.ticks[-1].plan.stages)
 
 
 def test_the_shares_of_ttft_are_those_of_the_prefill_engines_replies(pair_run: PairRun) -> None:

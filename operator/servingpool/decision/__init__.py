@@ -12,7 +12,7 @@ A map, in the order of a tick:
 - gateway: `gateway_requests`, `metered` (engines that export little or nothing), `gateway_demand` (to zero and back)
 - plan: `plan`, `costs` (the cheapest fleet); `queue_growth` (where the need is unknown)
 - limit: `limits` (named rules, in order), `ordinals` (which replicas stay where the highest go first)
-- several targets: `targets`, `kinds` (the speed of each), `shortage` (what does not come), `counting` (in replicas of
+- targets: `targets`, `kinds` (the speed of each), `shortage` (what does not come), `counting` (in replicas of
   which one), `mix` (the cheapest one), `fleet` (from a capacity to replicas of each), `parts` (what is said of each)
 - prefill and decode apart: `roles` (what each is asked for, and both as one answer)
 - report: `report` (figures and the sentence)

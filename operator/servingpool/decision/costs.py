@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,10 @@ from servingpool.decision.mix import Frontier
 from servingpool.decision.params import Params
 
 Array = NDArray[np.float64]
+Places = NDArray[np.intp]
 
 SIZES = 64
-"""Fleet sizes that are weighed at a time: each one up to here, beyond it steps of a few percent."""
+"""Fleet sizes that are weighed at a time: each of so many, of more steps of a few percent."""
 LEVELS, LEAST_LEVEL = 96, 0.01
 """Demands at which the curve is read, and the least as a share of the highest; a sample between two counts for both."""
 SHARES = np.geomspace(LEAST_LEVEL, 1.0, LEVELS)[:, None]
@@ -32,29 +33,29 @@ BLOCK = round(HIDDEN / SPACING)
 
 
 class Sizes(NamedTuple):
-    """Fleets to weigh, ascending, and the price of each: where the pool has one target, its replicas."""
+    """Fleets to weigh, ascending, and the price of each: of one target, its replicas."""
 
     fleets: Array
     prices: Array
 
-    @classmethod
-    def whole(cls, fleets: Array) -> Self:
-        """Of so many replicas of one target."""
-        return cls(fleets, fleets)
+    def coarse(self) -> Places:
+        """Places of these, counted from 1: each of a few, of many in steps of a few percent."""
+        last = len(self.fleets)
+        return np.arange(1, last + 1) if last <= SIZES else _whole(np.geomspace(1.0, last, SIZES))
+
+    def at(self, places: Places) -> Sizes:
+        """The sizes at these places, counted from 1."""
+        return Sizes(self.fleets[places - 1], self.prices[places - 1])
 
 
-def sizes(curve: Curve, allowance: float, highest: float, most: float | Frontier) -> Sizes:
-    """From 1, or the least there may be, to where even the highest demand is served with room to spare.
-
-    `most`: replicas of the one target, or what may be had of several.
-    """
+def sizes(curve: Curve, allowance: float, highest: float, frontier: Frontier) -> Sizes:
+    """From the least there may be to where even the highest demand is served with room to spare."""
     enough = math.ceil(highest / curve.load_for(0.1 * allowance)) + 1
-    if isinstance(most, Frontier):
-        return Sizes(*most.upto(max(2, enough)))
-    last = max(2, min(most, enough))
-    if last <= SIZES:
-        return Sizes.whole(np.arange(1.0, last + 1.0))
-    return Sizes.whole(np.unique(np.round(np.geomspace(1.0, last, SIZES))))
+    return Sizes(*frontier.upto(max(2, enough)))
+
+
+def _whole(places: Array) -> Places:
+    return np.unique(np.round(places)).astype(np.intp)
 
 
 class States(NamedTuple):
@@ -120,25 +121,27 @@ class Cheapest(NamedTuple):
 
 
 def cheapest(
-    outlook: Outlook, curve: Curve, allowance: float, penalties: Sequence[float], most: float | Frontier
+    outlook: Outlook, curve: Curve, allowance: float, penalties: Sequence[float], frontier: Frontier
 ) -> Cheapest:
-    """The cheapest fleet for each state at each penalty. `most`: as in `sizes`."""
+    """The cheapest fleet for each state at each penalty."""
     highest = float(outlook.samples.max())
     if highest <= 0.0:
         nothing = np.zeros(1)
         return Cheapest(np.zeros((len(outlook.expected), len(penalties))), (), nothing + 1.0, nothing, 0.0)
-    weighed, states = sizes(curve, allowance, highest, most), States.of(outlook, curve, allowance)
-    fleets, costs = weighed.fleets, CostMatrix(states, curve, weighed)
+    every, states = sizes(curve, allowance, highest, frontier), States.of(outlook, curve, allowance)
+    places = every.coarse()
+    costs = CostMatrix(states, curve, every.at(places))
+    fleets = costs.fleets
     columns = np.array([costs.choose(penalty) for penalty in penalties]).T
     found, candidates = fleets[columns], costs.candidates(int(columns[-1, 0]))
-    if not isinstance(most, Frontier) and fleets[-1] > SIZES:
+    if len(places) < len(every.fleets):
         for state, at in np.ndindex(columns.shape):
             coarse = int(columns[state, at])
-            neighbours = fleets[max(0, coarse - 1) : coarse + 2]
-            finer = np.unique(np.round(np.linspace(float(neighbours[0]), float(neighbours[-1]), SIZES)))
-            refined = CostMatrix(states, curve, Sizes.whole(finer))
+            neighbours = places[max(0, coarse - 1) : coarse + 2]
+            finer = every.at(_whole(np.linspace(neighbours[0], neighbours[-1], SIZES)))
+            refined = CostMatrix(states, curve, finer)
             column = int(refined.choose(penalties[at])[state])
-            found[state, at] = finer[column]
+            found[state, at] = finer.fleets[column]
             if (state, at) == (len(columns) - 1, 0):
                 candidates = refined.candidates(column)
     expected = float((states.likely @ states.levels)[-1, 0])
@@ -151,7 +154,7 @@ def miss_penalty(
     allowance: float,
     *,
     greatest: float,
-    most: float | Frontier,
+    frontier: Frontier,
     held: float,
     params: Params,
 ) -> float:
@@ -169,7 +172,8 @@ def miss_penalty(
     if past is None:
         return greatest
     observed = past.observed[:, None]
-    weighed = sizes(curve, allowance, float(max(observed.max(), past.outlook.samples.max())), most)
+    every = sizes(curve, allowance, float(max(observed.max(), past.outlook.samples.max())), frontier)
+    weighed = every.at(every.coarse())
     costs = CostMatrix(States.of(past.outlook, curve, allowance), curve, weighed)
     late = past.counts[:, None] * observed * curve.cost(observed / weighed.fleets)
     within = allowance * float(past.counts @ past.observed)

@@ -22,29 +22,21 @@ def counted(memory: Memory, observation: Observation, pool: Pool, now: float) ->
     or its speed is unknown and none of its replicas could tell.
     """
     profile = memory.profile
-    if not pool.targets and profile.reference:
-        memory = _of_one_target(memory)
     shortages = seen(memory.shortages, observation, now)
     # A memory has so many fields that a copy of it takes a hundredth of a decision.
     memory = memory if shortages == memory.shortages else replace(memory, shortages=shortages)
-    if not pool.targets:
-        return memory
     serves = any(replica.target == profile.reference for replica in observation.ready)
     stays = any(target.name == profile.reference for target in pool.targets)
-    if stays and (profile.fit.known or serves):
+    if stays and profile.kinds and (profile.fit.known or serves):
         return memory
     new = best_known(profile.kinds, observation)
-    return memory if new == profile.reference else _in_replicas_of(new, memory, pool)
-
-
-def _of_one_target(memory: Memory) -> Memory:
-    """The memory of a pool that had several targets. If another engine is left, that shows within minutes."""
-    return replace(memory, shortages=(), profile=replace(memory.profile, kinds=(), reference=""))
+    return memory if profile.kinds and new == profile.reference else _in_replicas_of(new, memory, pool)
 
 
 def _in_replicas_of(new: str, memory: Memory, pool: Pool) -> Memory:
     profile = memory.profile
-    if not profile.kinds:  # it had one target: that which serves
+    if not any(kind.target == target.name for kind in profile.kinds for target in pool.targets):
+        # None stays. If the engines are others too, that shows within minutes.
         kind = Kind(new, profile.fit, profile.saturation, profile.cold_start)
         return replace(memory, profile=replace(profile, kinds=(kind,), reference=new))
     prompt, steps = memory.window.lengths(memory.interval, pool.params)
@@ -69,7 +61,7 @@ def fleet_of(observation: Observation, pool: Pool, memory: Memory, now: float) -
     """From what was seen, with the bounds of `pool` in replicas of any target."""
     profile, params = memory.profile, pool.params
     worth = weights(profile.kinds, [(target.name, target.price) for target in pool.targets], profile.reference)
-    ordered = {order.target: order.replicas for order in observation.targets}
+    ordered = {order.target: order.replicas for order in observation.orders}
     shortages = {one.target: one for one in memory.shortages}
     standing, lines = (*observation.ready, *observation.starting), []
     for target in pool.targets:
@@ -79,6 +71,7 @@ def fleet_of(observation: Observation, pool: Pool, memory: Memory, now: float) -
         without_node = tuple(one for one in starting if one.unschedulable)
         missing = requested - ready - len(starting)
         shortage = shortages.get(target.name)
+        cold_start = kind.cold_start.expected(profile.cold_start.expected(params.cold_start))
         lines.append(
             Line(
                 target,
@@ -87,9 +80,9 @@ def fleet_of(observation: Observation, pool: Pool, memory: Memory, now: float) -
                 ready + len(starting) - len(without_node),
                 worth[target.name],
                 1.0 if target.name == profile.reference else kind.known_speed,
-                kind.cold_start.expected(profile.cold_start.expected(params.cold_start)),
+                cold_start,
                 None if shortage is None else shortage.stuck(ready, without_node, missing, now, params),
                 tuple(lowest(one for one in standing if one.target == target.name)),
             )
         )
-    return Fleet(tuple(lines), pool.min_replicas, pool.max_replicas, pool.max_change, params.worth_moving)
+    return Fleet.of(lines, pool)

@@ -5,7 +5,7 @@ Prefill and decode are decided one by one, and raised to what holds for both at 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -14,12 +14,11 @@ from servingpool.decision import report
 from servingpool.decision.bounds import Beside, Bound
 from servingpool.decision.counting import counted, fleet_of
 from servingpool.decision.course import Course
-from servingpool.decision.decision import AtZero, Decision, Limited, Plan, move, verdict_of
-from servingpool.decision.fleet import Fleet, moves, verdict_of_parts
+from servingpool.decision.decision import AtZero, Decision, Limited, Plan
+from servingpool.decision.fleet import Fleet, Split, moves, verdict_of_parts
 from servingpool.decision.lateness import Queues
 from servingpool.decision.limits import limit
 from servingpool.decision.observation import Observation, Reading, Unknown
-from servingpool.decision.parts import Part
 from servingpool.decision.plan import at_zero, plan, remembered
 from servingpool.decision.pool import Pool
 from servingpool.decision.roles import DECODE, PREFILL, Ratio
@@ -35,6 +34,12 @@ class Outcome(NamedTuple):
     memory: Memory
 
 
+def learn(observation: Observation, pool: Pool, memory: Memory, now: float) -> Memory:
+    """What an observation teaches, without a decision: of the past, or while others decide."""
+    memory = counted(memory, observation, pool, now)
+    return update(fleet_of(observation, pool, memory, now).observed(observation), pool, memory, now).memory
+
+
 def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> Outcome:
     """Decide on one pool.
 
@@ -42,13 +47,13 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     clock that is set back empties the windows, and a second call at the same `now` changes nothing.
     """
     memory = counted(memory, observation, pool, now)
-    fleet = fleet_of(observation, pool, memory, now) if pool.targets else None
-    seen = observation if fleet is None else fleet.observed(observation)
+    fleet = fleet_of(observation, pool, memory, now)
+    seen = fleet.observed(observation)
     updated = update(seen, pool.within(pool.bounds(now, memory.horizon(pool))), memory, now)
     bounds = pool.bounds(now, updated.memory.horizon(pool))
     pool = pool.within(bounds)
-    fleet = None if fleet is None else fleet.within(pool)
-    frontier = None if fleet is None else fleet.frontier
+    fleet = fleet.within(pool)
+    frontier = fleet.frontier
     planned = plan(seen, pool, updated, frontier, unused=updated.memory.unused(pool, now))
     memory = remembered(updated.memory, pool, planned, now)
     # By the clock of the samples: Prometheus's may differ from ours.
@@ -59,13 +64,12 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     limited = limit(seen, pool, bounds, memory, sleeping or planned, now, queues.longest_wait, fleet)
     figures = report.figures(pool, memory, updated, planned, queues, now)
     doubts = report.doubts(memory, planned, standing, pool)
-    parts = () if fleet is None else _parts(fleet, seen, pool, memory, planned, limited, now)
-    replicas = sum(part.replicas for part in parts) if parts else int(limited.replicas)
-    moved = moves(parts, memory.profile.reference) if parts else move(observation.requested, replicas)
+    parts, limited = _split(fleet, seen, pool, memory, planned, limited, now)
+    moved = moves(parts, memory.profile.reference)
     decision = Decision(
         at=now,
-        replicas=replicas,
-        verdict=verdict_of_parts(parts) if parts else verdict_of(replicas, observation.requested),
+        replicas=sum(part.replicas for part in parts),
+        verdict=verdict_of_parts(parts),
         need=_need(pool, memory, planned, sleeping, now),
         limits=limited.applied,
         reason=report.reason(moved, pool, planned, limited, figures, sleeping, doubts),
@@ -81,7 +85,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     return Outcome(decision, memory)
 
 
-def _parts(
+def _split(
     fleet: Fleet,
     observation: Observation,
     pool: Pool,
@@ -89,14 +93,14 @@ def _parts(
     planned: Plan | Unknown,
     limited: Limited,
     now: float,
-) -> tuple[Part, ...]:
+) -> Split:
     """What each target should be. Unless all is certain, none replaces another, and none is tried."""
     seen = memory.coverage >= 1.0 and memory.queue_unknown is None and memory.client_unknown is None
     if isinstance(planned, Unknown) or not (memory.calibrated(pool) and seen and not observation.rollout):
-        return fleet.split(limited.replicas, move=False, trial=False, keep=not memory.idle(pool, now))
+        return fleet.split(limited, move=False, trial=False, keep=not memory.idle(pool, now))
     # What will go soon is not replaced.
     worthwhile = limited.replicas <= planned.recommended * (1.0 + pool.params.tolerance)
-    return fleet.split(limited.replicas, move=worthwhile, trial=not planned.idle and not memory.unused(pool, now))
+    return fleet.split(limited, move=worthwhile, trial=not planned.idle and not memory.unused(pool, now))
 
 
 def _course(planned: Plan | Unknown, sleeping: AtZero | None) -> Course | None:
@@ -115,48 +119,54 @@ def _need(pool: Pool, memory: Memory, planned: Plan | Unknown, sleeping: AtZero 
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """One of the two fleets: what a decision on it takes."""
+class Stage:
+    """Targets that are sized together, all of a pool's, or those of prefill or of decode: what a decision takes."""
 
     observation: Observation
     pool: Pool
     memory: Memory
 
     def decide(self, now: float) -> Outcome:
-        """The decision on this side alone."""
+        """The decision on this stage alone."""
         return decide(self.observation, self.pool, self.memory, now)
 
-    def raised(self, replicas: int, other: Beside) -> Side:
-        """The same with a min that follows from the `other` side; never above max."""
+    def raised(self, replicas: int, other: Beside) -> Stage:
+        """The same with a min that follows from the `other` stage; never above max."""
         least = min(max(replicas, self.pool.min_replicas), self.pool.max_replicas)
         bound = Bound(least, beside=other if least > self.pool.min_replicas else None)
         return replace(self, pool=replace(self.pool, min_replicas=least, beside=bound))
 
 
-class SideOutcome(NamedTuple):
-    """What `decide_both` returns of one side."""
+class StageOutcome(NamedTuple):
+    """What `decide_stages` returns of each stage."""
 
     decision: Decision
     memory: Memory
-    beside: Callable[[int], Decision]
-    """The decision beside so many replicas of the other side; pure."""
+    beside: Callable[[int], Decision] | None
+    """The decision beside so many replicas of the other stage; pure. None where there is no other."""
 
 
-def decide_both(prefill: Side, decode: Side, ratio: Ratio, now: float) -> tuple[SideOutcome, SideOutcome]:
-    """Decide on both sides. Pure, as `decide`; the memories are what each side learned by itself."""
-    first, second = prefill.decide(now), decode.decide(now)
+def decide_stages(stages: Sequence[Stage], ratio: Ratio, now: float) -> tuple[StageOutcome, ...]:
+    """Decide on a pool of one stage, or of prefill and decode beside each other.
+
+    Pure, as `decide`; the memories are what each stage learned by itself.
+    """
+    alone = [one.decide(now) for one in stages]
+    if len(alone) == 1:
+        return (StageOutcome(*alone[0], None),)
+    (prefill, decode), (first, second) = stages, alone
     of_prefill = partial(_beside, prefill, first.decision, ratio.prefill, DECODE)
     of_decode = partial(_beside, decode, second.decision, ratio.decode, PREFILL)
     return (
-        SideOutcome(of_prefill(second.decision.replicas), first.memory, of_prefill),
-        SideOutcome(of_decode(first.decision.replicas), second.memory, of_decode),
+        StageOutcome(of_prefill(second.decision.replicas), first.memory, of_prefill),
+        StageOutcome(of_decode(first.decision.replicas), second.memory, of_decode),
     )
 
 
-def _beside(side: Side, alone: Decision, fewest: Callable[[int], int], other: str, replicas: int) -> Decision:
-    """The decision on a side beside so many replicas of the `other`: never below `alone`, what it is by itself."""
+def _beside(stage: Stage, alone: Decision, fewest: Callable[[int], int], other: str, replicas: int) -> Decision:
+    """The decision on a stage beside so many replicas of the `other`: never below `alone`, what it is by itself."""
     awake = 1 if alone.replicas > 0 or replicas > 0 else 0  # neither is at 0 alone
     least = max(fewest(replicas), awake)
     if alone.replicas >= least:
         return alone
-    return side.raised(least, Beside(replicas, other, ratio=least > awake)).decide(alone.at).decision
+    return stage.raised(least, Beside(replicas, other, ratio=least > awake)).decide(alone.at).decision

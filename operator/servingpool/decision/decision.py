@@ -275,7 +275,7 @@ class Decision:
     warning: str | None = None
     """What is wrong but not fatal, such as an SLO that no fleet size can hold, as a sentence."""
     parts: tuple[Part, ...] = ()
-    """Of each target, in the order of the spec, where the pool has several; `replicas` is their sum."""
+    """Of each target, in the order of the spec; `replicas` is their sum."""
     standing: tuple[Standing, ...] = ()
     """Ready replicas whose gauges are not believed, because nothing in them moves."""
 
@@ -285,7 +285,7 @@ class Decision:
         return self.limits[-1].after if self.limits else self.need
 
     def within_budget(self, requested: int, most: int, budget: str, detail: str) -> Decision:
-        """The decision cut to what the budget of GPUs lets the pool order: the last limit, also below min.
+        """The decision on one target, cut to what the budget of GPUs lets it order: the last limit, also below min.
 
         `requested` replicas stand; `detail` says why it is no more.
         """
@@ -294,8 +294,9 @@ class Decision:
         limited = Limited(self.replicas, self.limits)
         limited = limited.at_most(most, LimitName.GPU_BUDGET, budget=budget, most=most, detail=detail)
         told = f"{move(requested, most)}: {self.reason.partition(': ')[2]}; {limited.applied[-1].reason}"
+        parts = tuple(part._replace(replicas=most) for part in self.parts)
         verdict = verdict_of(most, requested)
-        return replace(self, replicas=most, verdict=verdict, limits=limited.applied, reason=told)
+        return replace(self, replicas=most, parts=parts, verdict=verdict, limits=limited.applied, reason=told)
 
     def within_budgets(
         self, parts: tuple[Part, ...], verdict: Verdict, moved: str, needed: float, cuts: Sequence[BudgetCut]

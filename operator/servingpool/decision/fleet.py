@@ -1,18 +1,21 @@
-"""From a capacity in replicas of the reference to replicas of each of several targets.
+"""From a capacity in replicas of the reference to replicas of each target.
 
 A mix follows from a capacity by four rules: the cheapest mix that has it; what stands is kept unless another mix saves
 `Params.worth_moving`; nothing is removed before what replaces it is Ready; a target that does not deliver counts for
-what it delivers, and keeps one pending replica as a probe.
+what it delivers, and keeps one pending replica as a probe. Where no target delivers, nothing stands in for any, and all
+count as if they did.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from itertools import starmap
+from typing import NamedTuple, Self
 
-from servingpool.decision.decision import Verdict, move
+from servingpool.catalogue.limits import LimitName
+from servingpool.decision.decision import Limited, Verdict, move
 from servingpool.decision.mix import (
     BEYOND,
     ENOUGH,
@@ -24,9 +27,10 @@ from servingpool.decision.mix import (
     cheapest_mix,
     greatest,
     price,
+    share_of,
 )
 from servingpool.decision.observation import Observation, Reading, Replica
-from servingpool.decision.ordinals import fewest
+from servingpool.decision.ordinals import fewest, not_ready
 from servingpool.decision.parts import Part
 from servingpool.decision.pool import Pool
 from servingpool.decision.targets import Target
@@ -48,6 +52,8 @@ class Line(NamedTuple):
     stuck: str | None
     standing: tuple[Replica, ...] = ()
     """Its replicas, the lowest ordinal first, where the highest go first."""
+    absent: bool = False
+    """It is stuck, and another target may stand in, or another role be too large beside it."""
 
     def fewest(self, count: int) -> int:
         """What is to be ordered so that `count` replicas stay that serve: see `ordinals`."""
@@ -56,7 +62,7 @@ class Line(NamedTuple):
     @property
     def credited(self) -> int:
         """Replicas that count as ordered: those that will come."""
-        return self.requested if self.stuck is None else min(self.requested, self.delivered)
+        return min(self.requested, self.delivered) if self.absent else self.requested
 
     @property
     def proven(self) -> bool:
@@ -76,6 +82,19 @@ class Fleet:
     max_change: float
     saves: float
     """Share of the cost for which it moves to another mix."""
+    offers: tuple[Offer, ...] = field(init=False)
+    """What may be had of each target now."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "offers", self._offers())
+
+    @classmethod
+    def of(cls, lines: Sequence[Line], pool: Pool) -> Self:
+        """With the bounds of this pool."""
+        others = any(line.stuck is None and line.target.most > 0 and line.weight > 0.0 for line in lines)
+        if others or pool.paired:
+            lines = [line if line.stuck is None else line._replace(absent=True) for line in lines]
+        return cls(tuple(lines), pool.min_replicas, pool.max_replicas, pool.max_change, pool.params.worth_moving)
 
     def within(self, pool: Pool) -> Fleet:
         """With the bounds of this pool, in replicas of any target."""
@@ -89,7 +108,10 @@ class Fleet:
             observation,
             # What never comes is not missed; and a fleet that waits for its first replica is not at zero.
             requested=max(credited, min(observation.requested, 1)),
-            ready=tuple(replace(one, weight=worth.get(one.target, 1.0)) for one in observation.ready),
+            ready=tuple(
+                one if (weight := worth.get(one.target, 1.0)) == one.weight else replace(one, weight=weight)
+                for one in observation.ready
+            ),
             capacity=self.standing,
         )
 
@@ -98,13 +120,12 @@ class Fleet:
         """Capacity of the pool's min, at the least price; none where it may go to zero, whatever the bases."""
         if self.least == 0:
             return 0.0
-        offers = self._offers()
-        return capacity(offers, self._of_count((0,) * len(offers), offers, least=self.least))
+        return capacity(self.offers, self._of_count((0,) * len(self.offers), self.offers, least=self.least))
 
     @property
     def largest(self) -> float:
         """Capacity of the pool's max, if each target delivered."""
-        offers = _lifted(self._offers(), self.lines)
+        offers = _lifted(self.offers, self.lines)
         return capacity(offers, self._within(greatest(offers), offers))
 
     @property
@@ -120,34 +141,40 @@ class Fleet:
     @property
     def reachable(self) -> float:
         """Capacity of all that may be had now."""
-        offers = self._offers()
-        return capacity(offers, self._within(greatest(offers), offers))
+        return capacity(self.offers, self._within(greatest(self.offers), self.offers))
+
+    @property
+    def replaced(self) -> bool:
+        """Whether some target is absent."""
+        return any(line.absent for line in self.lines)
 
     @property
     def stuck(self) -> int:
-        """Replicas that do not come."""
-        return sum(max(0, line.requested - line.delivered) for line in self.lines if line.stuck is not None)
+        """Replicas that do not come, and that other targets may stand in for."""
+        return sum(max(0, line.requested - line.delivered) for line in self.lines if line.absent)
 
     @property
     def frontier(self) -> Frontier:
         """Capacities to weigh, with their prices."""
-        offers = self._offers()
+        most = max(1, self.most)
         wide = (
-            offer._replace(most=BEYOND * offer.most) if offer.most == line.target.most else offer
-            for line, offer in zip(self.lines, offers, strict=True)
+            offer._replace(most=max(offer.least, BEYOND * min(offer.most, most)))
+            if offer.most == line.target.most
+            else offer
+            for line, offer in zip(self.lines, self.offers, strict=True)
         )
-        return Frontier(tuple(wide), self.standing)
+        return Frontier(tuple(wide))
 
     def _offers(self, *, zero: bool = False) -> tuple[Offer, ...]:
-        """What may be had of each target now."""
-        growing = [line for line in self.lines if line.stuck is None and line.requested < line.target.most]
+        """What may be had of each target now; `zero`: down to none, whatever the bases."""
+        growing = [line for line in self.lines if not line.absent and line.requested < line.target.most]
         known = any(line.proven and line.weight > 0.0 for line in growing)
         return tuple(self._offer(line, known=known, zero=zero) for line in self.lines)
 
     def _offer(self, line: Line, *, known: bool, zero: bool) -> Offer:
         """`known`: some target of known speed may grow, so that one of unknown speed need not."""
         least, most = 0 if zero else line.target.base, line.target.most
-        if line.stuck is not None:
+        if line.absent:
             most = min(most, line.credited)
         elif not line.proven and known:
             most = min(most, max(least, line.requested))
@@ -156,12 +183,16 @@ class Fleet:
     def _of_count(self, mix: Mix, offers: Sequence[Offer], *, least: int) -> Mix:
         """The mix with at least so many replicas, the cheapest ones added."""
         counts = [max(count, offer.least) for count, offer in zip(mix, offers, strict=True)]
+        if sum(counts) >= least:
+            return tuple(counts)
         for at in sorted(range(len(offers)), key=lambda at: offers[at].price):
             counts[at] += max(0, min(offers[at].most - counts[at], least - sum(counts)))
         return tuple(counts)
 
     def _within(self, mix: Mix, offers: Sequence[Offer]) -> Mix:
         """The mix with at most `most` replicas, the slowest ones left out."""
+        if sum(mix) <= self.most:
+            return mix
         counts = list(mix)
         for at in sorted(range(len(offers)), key=lambda at: offers[at].weight):
             counts[at] -= max(0, min(counts[at] - offers[at].least, sum(counts) - self.most))
@@ -179,23 +210,24 @@ class Fleet:
             mix = cheapest_mix(offers, need)
         return self._of_count(self._within(mix, offers), offers, least=self.least)
 
-    def split(self, need: float, *, move: bool, trial: bool, keep: bool = False) -> tuple[Part, ...]:
+    def split(self, limited: Limited, *, move: bool, trial: bool, keep: bool = False) -> Split:
         """What each target should be for this capacity.
 
         `move`: it may move to a cheaper mix. `trial`: a target that never served may get its first replica, which shows
         its speed. `keep`: what is needed is not known for certain, so nothing goes for it but what is replaced.
         """
+        need = limited.replicas
         zero = need <= 0.0 and self.least == 0 and not (keep and any(line.requested for line in self.lines))
         keep = keep and need >= self.standing * (1.0 - EQUAL) and not zero
-        offers, now = self._offers(zero=zero), tuple(line.credited for line in self.lines)
+        offers, now = self._offers(zero=True) if zero else self.offers, tuple(line.credited for line in self.lines)
         mix = self._of_count(self._kept(offers, need, now, keep=keep), offers, least=0 if zero else self.least)
-        if move and not zero:
+        if move and not zero and any(line.stuck is None for line in self.lines):
             best = self._cheapest(offers, need)
             if price(offers, best) < (1.0 - self.saves) * price(offers, mix):
                 mix = tuple(map(max, mix, best))
-        lifted = self._cheapest(_lifted(offers, self.lines), need)
+        lifted = self._cheapest(_lifted(offers, self.lines), need) if self.replaced else mix
         # Without a pending pod nothing tells that there is still no node: all would be ordered, and removed, again.
-        all_in_use = not zero and need >= self.reachable * ENOUGH
+        all_in_use = self.replaced and not zero and need >= self.reachable * ENOUGH
         order = [
             max(count + self._probes(line, count, more, all_in_use=all_in_use), 0 if zero else line.target.base)
             for line, count, more in zip(self.lines, mix, lifted, strict=True)
@@ -205,32 +237,18 @@ class Fleet:
         if keep:
             self._keep_ordered(order)
         self._keep_until_ready(order, need)
-        self._keep_lowest(order)
-        self._in_steps(order)
-        return tuple(
-            Part(
-                line.target.name,
-                line.requested,
-                count,
-                line.ready,
-                line.speed,
-                line.cold_start,
-                line.stuck,
-                line.delivered,
-                line.weight,
-            )
-            for line, count in zip(self.lines, order, strict=True)
-        )
+        limited = self._in_steps(order, self._keep_lowest(order, limited))
+        return Split(tuple(starmap(_part, zip(self.lines, order, strict=True))), limited)
 
     def _probes(self, line: Line, count: int, more: int, *, all_in_use: bool) -> int:
         """Pending replicas to keep beyond `count`; `more` would be ordered if the target delivered."""
-        if line.stuck is None:
+        if not line.absent:
             return 0
         return int(more > count or (all_in_use and line.requested > count < line.target.most))
 
     def _kept(self, offers: Sequence[Offer], need: float, now: Mix, *, keep: bool) -> Mix:
         """The cheapest mix of this capacity that only adds to what stands, or only removes from it."""
-        grows = keep or need * ENOUGH > self.standing
+        grows = keep or need * share_of(offers) > self.standing
         near = [
             offer._replace(least=max(offer.least, min(count, offer.most)))
             if grows
@@ -243,7 +261,7 @@ class Fleet:
         """Order the first replica of one target that never served, and keep it until it has."""
         unproven = [at for at, line in enumerate(self.lines) if not line.proven and line.target.most > 0]
         tried = [at for at in unproven if self.lines[at].requested > 0]
-        waits = any(self.lines[at].stuck is None for at in tried)
+        waits = any(not self.lines[at].absent for at in tried)
         if not waits and begin and sum(order) < self.most:
             tried += [at for at in unproven if at not in tried][:1]
         for at in tried:
@@ -251,9 +269,9 @@ class Fleet:
 
     def _keep_ordered(self, order: list[int]) -> None:
         """Keep pods that find no node, unless other targets have got as much in their place."""
-        missing = self.ordered - math.fsum(line.weight * count for line, count in zip(self.lines, order, strict=True))
+        missing = self.ordered - self._capacity(order)
         for at, line in enumerate(self.lines):
-            if line.stuck is None or line.weight <= 0.0:
+            if not line.absent or line.weight <= 0.0:
                 continue
             most = min(line.requested, line.target.most) - order[at]
             back = max(0, min(most, math.ceil(missing / line.weight - EQUAL)))
@@ -273,36 +291,77 @@ class Fleet:
             while order[at] < min(lines[at].ready, lines[at].requested) and left() < enough:
                 order[at] += 1
 
-    def _keep_lowest(self, order: list[int]) -> None:
+    def _keep_lowest(self, order: list[int], limited: Limited) -> Limited:
         """Keep as many replicas that serve where the highest ordinals go first, as far as the pool's max allows."""
         for at, line in enumerate(self.lines):
-            more = min(line.fewest(order[at]), line.target.most) - order[at]
-            order[at] += max(0, min(more, self.most - sum(order)))
+            wanted = order[at]
+            more = max(0, min(line.fewest(wanted), line.target.most) - wanted)
+            more = max(0, min(more, self.most - sum(order)))
+            if more:
+                order[at] += more
+                kept, unready = limited.replicas + more * line.weight, not_ready(line.standing[:wanted])
+                limited = limited.at_least(
+                    kept, LimitName.LOWEST_STAY, replicas=order[at], wanted=wanted, unready=unready
+                )
+        return limited
 
-    def _in_steps(self, order: list[int]) -> None:
+    def _in_steps(self, order: list[int], limited: Limited) -> Limited:
         """At most `max_change` replicas more in all, and at most as many fewer."""
         if self.max_change == math.inf:
-            return
+            return limited
+        most, wanted = int(self.max_change), list(order)
         for sign in (1, -1):
-            room = int(self.max_change)
+            room = most
             for at, line in enumerate(self.lines):
                 change = sign * (order[at] - line.requested)
                 if change > 0:
                     order[at] = line.requested + sign * min(change, room)
                     room -= min(change, room)
+        if order == wanted:
+            return limited
+        left = self._capacity(order)
+        if any(count > asked for count, asked in zip(order, wanted, strict=True)):  # what goes was held back
+            limited = limited.at_least(left, LimitName.MAX_CHANGE, most=most)
+        return limited.at_most(left, LimitName.MAX_CHANGE, most=most)
+
+    def _capacity(self, order: Sequence[int]) -> float:
+        """Of so many replicas of each target."""
+        return math.fsum(line.weight * count for line, count in zip(self.lines, order, strict=True))
+
+
+class Split(NamedTuple):
+    """What each target should be."""
+
+    parts: tuple[Part, ...]
+    limited: Limited
+    """The capacity that was asked for, with the limits that splitting it met."""
+
+
+def _part(line: Line, replicas: int) -> Part:
+    return Part(
+        line.target.name,
+        line.requested,
+        replicas,
+        line.ready,
+        line.speed,
+        line.cold_start,
+        line.stuck,
+        line.delivered,
+        line.weight,
+    )
 
 
 def _lifted(offers: Sequence[Offer], lines: Sequence[Line]) -> tuple[Offer, ...]:
     """The offers as if each target delivered."""
     return tuple(
-        offer if line.stuck is None else offer._replace(most=max(offer.most, line.target.most))
+        offer if not line.absent else offer._replace(most=max(offer.most, line.target.most))
         for offer, line in zip(offers, lines, strict=True)
     )
 
 
 def moves(parts: Sequence[Part], reference: str) -> str:
     """What parts say, as the beginning of a sentence."""
-    if len(parts) == 1:  # prefill or decode, of one target
+    if len(parts) == 1:
         return move(parts[0].requested, parts[0].replicas)
     changed = [f"{one.target} {one.requested} -> {one.replicas}" for one in parts if one.replicas != one.requested]
     if changed:

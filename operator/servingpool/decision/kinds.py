@@ -1,4 +1,4 @@
-"""The engines of each of several targets: their step times, full batches, cold starts and speed, as learned.
+"""The engines of each target: their step times, full batches, cold starts and speed, as learned.
 
 A slower GPU is a slower replica. Capacity is counted in replicas of one of the targets, the reference; the speed of
 another is what one of its replicas serves at the highest load that holds TPOT, over what one of the reference serves.
@@ -49,29 +49,23 @@ def kind_of(kinds: Kinds, target: str) -> Kind:
     return next((kind for kind in kinds if kind.target == target), Kind(target))
 
 
-def engine_after(
-    fit: StepTimeFit, saturation: Saturation, engine: EngineDelta, limit: float, elapsed: float, pool: Pool
-) -> tuple[StepTimeFit, Saturation]:
-    """What is known of steps and full batches after `elapsed` seconds. `limit`: requests that the arguments admit."""
-    params, seen = pool.params, engine.steps or engine.prefills
-    return fit.update(seen, elapsed=elapsed, params=params, prefills=pool.prefills), saturation.update(
-        engine.full,
-        busiest=engine.busiest,
-        running=engine.most_running,
-        limit=limit,
-        elapsed=elapsed,
-        params=params,
-    )
-
-
 def updated(
     kinds: Kinds, engines: Mapping[str, EngineDelta], observation: Observation, pool: Pool, elapsed: float
 ) -> Kinds:
-    """With one observation. A target that is no longer in the spec is forgotten."""
-    found = []
+    """After an observation, `elapsed` seconds after the last. A target that is no longer in the spec is forgotten."""
+    found, params = [], pool.params
     for target in pool.targets:
         kind, engine = kind_of(kinds, target.name), engines.get(target.name, NO_ENGINE)
-        fit, saturation = engine_after(kind.fit, kind.saturation, engine, target.batch_limit, elapsed, pool)
+        seen = engine.steps or engine.prefills
+        fit = kind.fit.update(seen, elapsed=elapsed, params=params, prefills=pool.prefills)
+        saturation = kind.saturation.update(
+            engine.full,
+            busiest=engine.busiest,
+            running=engine.most_running,
+            limit=target.batch_limit,
+            elapsed=elapsed,
+            params=params,
+        )
         cold_start = kind.cold_start.update(
             tuple(one for one in observation.ready if one.target == target.name),
             tuple(one for one in observation.starting if one.target == target.name),
@@ -82,6 +76,8 @@ def updated(
 
 def with_speeds(kinds: Kinds, reference: str, pool: Pool, *, tokens: float, prompt: float, steps: float) -> Kinds:
     """With the speeds for the usual request: so many prompt tokens, and steps that yield `tokens` each."""
+    if all(kind.target == reference for kind in kinds):
+        return kinds  # the speed of a replica is that of the reference
 
     def serves(kind: Kind) -> float | None:
         """Requests/s of a replica at its highest load."""
@@ -108,7 +104,7 @@ def _with_speed(kind: Kind, serves: float | None, of_reference: float, pool: Poo
 
 def best_known(kinds: Kinds, observation: Observation) -> str:
     """The target to count in: of those whose speed is known, else of all, the one with most Ready replicas."""
-    names = [one.target for one in observation.targets]
+    names = [one.target for one in observation.orders]
     ready = {name: sum(one.target == name for one in observation.ready) for name in names}
     known = {name: kind_of(kinds, name).fit.known for name in names}
     return max(names, key=lambda name: (known[name], ready[name], -names.index(name)))

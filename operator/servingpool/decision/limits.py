@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.notes import Note
 from servingpool.decision.bounds import Bound, Bounds
@@ -13,7 +11,6 @@ from servingpool.decision.gateway_demand import clock, span
 from servingpool.decision.knee import enough_for
 from servingpool.decision.lateness import Lateness
 from servingpool.decision.observation import Observation, Unknown
-from servingpool.decision.ordinals import fewest, lowest, not_ready
 from servingpool.decision.pool import Pool
 from servingpool.decision.queue_growth import growth
 from servingpool.decision.state import Memory
@@ -31,27 +28,27 @@ def limit(
     plan: Plan | AtZero | Unknown,
     now: float,
     longest_wait: float,
-    fleet: Fleet | None = None,
+    fleet: Fleet,
 ) -> Limited:
     """The answer: at most and at least, rule by rule. Without a plan the fleet stays, within min and max.
 
-    `bounds` are those of the pool, with the schedules that they come from. `fleet`: the targets, where the pool has
-    several; then all is counted in replicas of the reference, and need not be whole.
+    `bounds` are those of the pool, with the schedules that they come from. All is counted in replicas of the reference;
+    of several targets they need not be whole. What concerns single replicas limits the split, see `Fleet.split`.
     """
     requested = observation.ordered
     if isinstance(plan, AtZero):
         answer = _while_no_node(Limited(plan.replicas), observation, pool, memory, fleet)
-        return _bounded(answer, requested, pool, bounds, fleet)
+        return _bounded(answer, bounds, fleet)
     idle = memory.idle(pool, now)
     if isinstance(plan, Unknown):
         answer = Limited(0 if idle else max(requested, _of_late(memory, fleet)))
-        if pool.idle_after is not None and observation.requested == 1 and (fleet is None or not fleet.stuck):
+        if pool.idle_after is not None and observation.requested == 1 and not fleet.stuck:
             answer = _last_replica(Limited(0), observation, pool, memory, now)  # for its sentence
         answer = _while_the_queue_grows(answer, observation, pool, memory, fleet)
-        answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait, now)
-        return _bounded(answer, requested, pool, bounds, fleet)
+        answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait, now, fleet)
+        return _bounded(answer, bounds, fleet)
     answer = Limited(pool.whole(plan.need))
-    answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait, now)
+    answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait, now, fleet)
     answer = _while_misses_remain(answer, requested, pool, memory, plan)
     if not idle and not memory.calibrated(pool):
         answer = _while_calibrating(answer, requested, pool, memory)
@@ -64,11 +61,11 @@ def limit(
     answer = _while_no_node(answer, observation, pool, memory, fleet)
     answer = _in_proportion(answer, observation, pool, memory, plan)
     answer = _last_replica(answer, observation, pool, memory, now)
-    return _bounded(_lowest_stay(answer, observation, pool, memory), requested, pool, bounds, fleet)
+    return _bounded(answer, bounds, fleet)
 
 
 def _while_the_queue_grows(
-    answer: Limited, observation: Observation, pool: Pool, memory: Memory, fleet: Fleet | None
+    answer: Limited, observation: Observation, pool: Pool, memory: Memory, fleet: Fleet
 ) -> Limited:
     """More replicas where the need is unknown and ever more requests wait: in proportion, for one cold start."""
     grows = growth(memory.looks, pool.slo.queue_bound, memory.horizon(pool))
@@ -85,9 +82,9 @@ def _within_one_cold_start(ready: float) -> float:
     return 2 * ready + 4
 
 
-def _of_late(memory: Memory, fleet: Fleet | None) -> float:
-    """Of several targets, what was ordered and needed until now: where some of it is lost, others serve it."""
-    return 0.0 if fleet is None or not fleet.stuck else min(fleet.ordered, memory.highest_recommendation)
+def _of_late(memory: Memory, fleet: Fleet) -> float:
+    """What was ordered and needed until now, where other targets may serve what is lost of it."""
+    return 0.0 if not fleet.stuck else min(fleet.ordered, memory.highest_recommendation)
 
 
 def _last_replica(answer: Limited, observation: Observation, pool: Pool, memory: Memory, now: float) -> Limited:
@@ -95,7 +92,7 @@ def _last_replica(answer: Limited, observation: Observation, pool: Pool, memory:
     if pool.idle_after is None or memory.idle(pool, now):
         return answer
     without, seen = memory.idle_for(now), memory.profile.vanished
-    last = min(1, observation.ordered) if pool.targets else 1
+    last = min(1, observation.ordered)
     if seen is not None:
         return answer.at_least(last, LimitName.DEMAND_VANISHED, at=clock(seen.at))
     if isinstance(without, Unknown):
@@ -103,16 +100,11 @@ def _last_replica(answer: Limited, observation: Observation, pool: Pool, memory:
     return answer.at_least(last, LimitName.NOT_IDLE, idle=span(without), after=span(memory.idle_after(pool)))
 
 
-def _while_no_node(
-    answer: Limited, observation: Observation, pool: Pool, memory: Memory, fleet: Fleet | None
-) -> Limited:
-    if fleet is not None:
-        most = max(observation.ordered, fleet.reachable)
-        return answer.at_most(most, LimitName.UNSCHEDULABLE, pods=fleet.stuck) if fleet.stuck else answer
-    without_node = unschedulable(observation, pool, memory)
+def _while_no_node(answer: Limited, observation: Observation, pool: Pool, memory: Memory, fleet: Fleet) -> Limited:
+    without_node = fleet.stuck if fleet.replaced else unschedulable(observation, pool, memory)
     if not without_node:
         return answer
-    most = max(observation.requested, pool.min_replicas)
+    most = max(observation.ordered, fleet.reachable if fleet.replaced else fleet.fewest)
     return answer.at_most(most, LimitName.UNSCHEDULABLE, pods=without_node)
 
 
@@ -123,7 +115,7 @@ def unschedulable(observation: Observation, pool: Pool, memory: Memory) -> int:
 
 
 def _scale_down_blocked(
-    answer: Limited, observation: Observation, pool: Pool, memory: Memory, longest_wait: float, now: float
+    answer: Limited, observation: Observation, pool: Pool, memory: Memory, longest_wait: float, now: float, fleet: Fleet
 ) -> Limited:
     """Why nothing may be removed now."""
     requested, standing = observation.ordered, len(observation.ready) + len(observation.starting)
@@ -136,24 +128,13 @@ def _scale_down_blocked(
     if longest_wait > pool.slo.queue_bound:
         answer = answer.at_least(requested, LimitName.REQUESTS_WAIT, waited=longest_wait)
     # What never came serves nobody, so it is not kept.
-    refused = any(not one.target and one.refused(now, pool.params) for one in memory.shortages)
+    refused = not fleet.replaced and any(one.refused(now, pool.params) for one in memory.shortages)
     if standing < observation.requested and not refused:
         wanted = observation.requested
         answer = answer.at_least(requested, LimitName.REPLICAS_MISSING, standing=standing, requested=wanted)
     if observation.rollout:
         answer = answer.at_least(requested, LimitName.ROLLOUT)
     return answer
-
-
-def _lowest_stay(answer: Limited, observation: Observation, pool: Pool, memory: Memory) -> Limited:
-    """As many replicas that serve as are wanted, where the highest ordinals go first. Of several targets: `Fleet`."""
-    wanted = math.ceil(answer.replicas)
-    if answer.replicas >= observation.ordered or len(pool.targets) > 1:
-        return answer
-    standing = lowest((*observation.ready, *observation.starting))
-    stay = min(fewest(standing, wanted, memory.start(pool)), observation.requested)
-    unready = not_ready(standing[:wanted])
-    return answer.at_least(stay, LimitName.LOWEST_STAY, replicas=stay, wanted=wanted, unready=unready)
 
 
 def _while_misses_remain(answer: Limited, requested: float, pool: Pool, memory: Memory, plan: Plan) -> Limited:
@@ -213,18 +194,9 @@ def _in_proportion(answer: Limited, observation: Observation, pool: Pool, memory
     return answer
 
 
-def _bounded(answer: Limited, requested: float, pool: Pool, bounds: Bounds, fleet: Fleet | None) -> Limited:
-    """The user's own limits. The largest change is the last: also min and max are reached step by step."""
-    if fleet is not None:  # which counts the replicas of each target, and the largest change, when it splits the answer
-        answer = _raised(answer, fleet.fewest, bounds.least)
-        return answer.at_most(fleet.largest, LimitName.MAXIMUM, maximum=bounds.most)
-    answer = _raised(answer, bounds.least.replicas, bounds.least)
-    answer = answer.at_most(bounds.most.replicas, LimitName.MAXIMUM, maximum=bounds.most)
-    if pool.max_change == math.inf:
-        return answer
-    most = int(pool.max_change)
-    answer = answer.at_least(requested - most, LimitName.MAX_CHANGE, most=most)
-    return answer.at_most(requested + most, LimitName.MAX_CHANGE, most=most)
+def _bounded(answer: Limited, bounds: Bounds, fleet: Fleet) -> Limited:
+    """The user's own limits."""
+    return _raised(answer, fleet.fewest, bounds.least).at_most(fleet.largest, LimitName.MAXIMUM, maximum=bounds.most)
 
 
 def _raised(answer: Limited, capacity: float, least: Bound) -> Limited:

@@ -1,4 +1,4 @@
-"""The cheapest mix of targets with a given capacity, and all capacities that are worth weighing."""
+"""What may be had of the targets: the mixes that are worth their price, and the cheapest one of a capacity."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Counts = NDArray[np.intp]
 Mix = tuple[int, ...]
 """Replicas of each offer, in their order."""
 
-CAPACITIES = 64
-"""Capacities that are weighed at a time."""
 MOST_STEPS = 2000
 """Steps of one search; after them the best mix so far counts. Two targets of 100 replicas take about 100."""
+MIXES = 256
+"""Mixes so far, and numbers of replicas of the next offer, that are combined where all would make more than its square:
+eight targets with a max of 10,000 would make millions."""
 BEYOND = 4
 """Times max: sizes up to it are weighed, for they show what would be needed."""
 ENOUGH = 0.999
 """Share of a capacity that serves for it: speeds drift, and a replica is not replaced for a thousandth."""
 EQUAL = 1e-9
 """Relative difference of two capacities or prices that are not told apart."""
+DIGITS = 9
+"""The same in decimal digits."""
 
 
 class Offer(NamedTuple):
@@ -58,13 +62,55 @@ def greatest(offers: Sequence[Offer]) -> Mix:
     return tuple(offer.most if offer.weight > 0.0 else offer.least for offer in offers)
 
 
+def front(offers: Sequence[Offer], enough: float) -> tuple[Array, Array]:
+    """Capacities and prices of the mixes that are worth their price, both ascending: less capacity costs less.
+
+    Up to the first mix of `enough` capacity; where none has it, up to the `greatest`. Offer by offer, each mix so far
+    with each number of replicas of the next one.
+    """
+    least = tuple(offer.least for offer in offers)
+    capacities, prices = np.array([capacity(offers, least)]), np.array([price(offers, least)])
+    missing = enough - float(capacities[0])
+    for offer in offers:
+        room = offer.most - offer.least
+        if offer.weight <= 0.0 or room == 0 or missing <= 0.0:
+            continue
+        more = np.arange(min(room, math.ceil(missing / offer.weight)) + 1)
+        if len(more) * len(capacities) > MIXES**2:
+            few = _few(len(capacities))
+            more, capacities, prices = more[_few(len(more))], capacities[few], prices[few]
+        if len(capacities) == 1:  # of one offer each number is worth its price
+            capacities, prices = capacities + more * offer.weight, prices + more * offer.price
+            continue
+        capacities = np.add.outer(more * offer.weight, capacities).ravel()
+        prices = np.add.outer(more * offer.price, prices).ravel()
+        # Of equal prices the greater capacity is the first, and the other one is not worth it.
+        order = np.lexsort((-capacities, (prices / prices.max()).round(DIGITS)))
+        best = np.maximum.accumulate(capacities[order])
+        before = np.concatenate(([-1.0], best[:-1]))
+        kept = order[(best > before * (1.0 + EQUAL)) & (before < enough)]
+        capacities, prices = capacities[kept], prices[kept]
+    return capacities, prices
+
+
+def _few(count: int) -> Counts:
+    """Places from the first to the last of so many, in steps of a few percent where they are more than `MIXES`."""
+    places = np.geomspace(1.0, count, MIXES) if count > MIXES else np.arange(1.0, count + 1.0)
+    return np.unique(places.round()).astype(np.intp) - 1
+
+
+def share_of(offers: Sequence[Offer]) -> float:
+    """Share of a capacity that serves for it: of one target each replica counts."""
+    return ENOUGH if len(offers) > 1 else 1.0 - EQUAL
+
+
 def cheapest_mix(offers: Sequence[Offer], need: float) -> Mix:
     """The cheapest mix of at least this capacity; `greatest` where none has it. Among equals, the earlier offers.
 
     Branch and bound, the best value first: what is still needed costs at least the unit price of the next offer.
     """
     least = tuple(offer.least for offer in offers)
-    rest = need * ENOUGH - capacity(offers, least)
+    rest = need * share_of(offers) - capacity(offers, least)
     if rest <= 0.0:
         return least
     order = sorted((at for at, offer in enumerate(offers) if offer.weight > 0.0), key=lambda at: offers[at].unit_price)
@@ -111,42 +157,23 @@ class _Search:
             self.go(place + 1, left, spent, (*taken, count))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Frontier:
-    """Capacities that can be had, each at its least price."""
+    """Capacities to weigh, each at its least price."""
 
     offers: tuple[Offer, ...]
     """With what may be had in the long run: more than max, so that it shows what would be needed."""
-    standing: float
-    """Capacity that is ordered: it is weighed too."""
-    _found: dict[int, tuple[Array, Array]] = field(default_factory=dict)
+    _found: dict[float, tuple[Array, Array]] = field(default_factory=dict)
 
-    @property
-    def unit_price(self) -> float:
-        """Of a capacity of 1 at the best value."""
-        return min(offer.unit_price for offer in self.offers)
-
-    def upto(self, last: int) -> tuple[Array, Array]:
-        """Capacities up to about `last`, ascending, and their prices, ascending, over that of a capacity of 1."""
+    def upto(self, last: float) -> tuple[Array, Array]:
+        """Capacities above 0 up to about `last`, ascending, and their prices over that of a capacity of 1."""
         if last not in self._found:
-            self._found[last] = self._upto(float(last))
+            self._found[last] = self._upto(last)
         return self._found[last]
 
     def _upto(self, last: float) -> tuple[Array, Array]:
-        smallest = min((offer.weight for offer in self.offers if offer.weight > 0.0 < offer.most), default=0.0)
-        if smallest <= 0.0:
+        capacities, prices = front(self.offers, last)
+        some = capacities > 0.0
+        if not some.any():
             return np.ones(1), np.ones(1)  # there is nothing to choose
-        last = min(last, capacity(self.offers, greatest(self.offers)))
-        grid = np.arange(1.0, math.ceil(last / smallest) + 1.0) * smallest
-        if len(grid) > CAPACITIES:
-            grid = np.geomspace(smallest, max(last, smallest), CAPACITIES)
-        wanted = sorted({*np.minimum(grid, last).tolist(), *([self.standing] if 0.0 < self.standing < last else [])})
-        found: list[tuple[float, float]] = []
-        for need in wanted:
-            if found and need <= found[-1][0] * (1.0 + EQUAL):
-                continue
-            mix = cheapest_mix(self.offers, need)
-            of = price(self.offers, mix) / self.unit_price
-            found = [*(one for one in found if one[1] < of * (1.0 - EQUAL)), (capacity(self.offers, mix), of)]
-        capacities, prices = np.array(found).T
-        return capacities, prices
+        return capacities[some], prices[some] / min(offer.unit_price for offer in self.offers)

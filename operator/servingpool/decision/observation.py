@@ -11,6 +11,8 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from servingpool.decision.targets import ONLY
+
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
@@ -159,8 +161,8 @@ class Replica:
     """The scheduler found no node for it."""
     gated: bool = False
     """A scheduling gate keeps it from the scheduler, such as that of a quota."""
-    target: str = ""
-    """The target that it is of, by name, where the pool has several."""
+    target: str = ONLY
+    """The target that it is of, by name."""
     weight: float = 1.0
     """What it counts for, in replicas of the reference target; set by the core."""
     ordinal: int | None = None
@@ -173,7 +175,7 @@ class Replica:
 
 
 class Ordered(NamedTuple):
-    """What one of several targets is to be."""
+    """What a target is to be."""
 
     target: str
     """Its name."""
@@ -188,7 +190,7 @@ class Observation:
     """All that was seen of one pool at one time."""
 
     requested: int
-    """`spec.replicas` of the target: what is ordered now, ready or not."""
+    """`spec.replicas` of all targets: what is ordered now, ready or not."""
     ready: tuple[Replica, ...] = ()
     """Replicas that serve."""
     starting: tuple[Replica, ...] = ()
@@ -203,9 +205,14 @@ class Observation:
     rollout: bool = False
     """A rollout is in progress: the replicas are of two kinds."""
     targets: tuple[Ordered, ...] = ()
-    """Of each target, where the pool has several; `requested` is their sum. Replicas name theirs."""
+    """Of each target; `requested` is their sum. Replicas name theirs. Empty where no target is named."""
     capacity: float | None = None
-    """What is ordered, in replicas of the reference target; set by the core where the pool has several targets."""
+    """What is ordered, in replicas of the reference target; set by the core."""
+
+    @property
+    def orders(self) -> tuple[Ordered, ...]:
+        """What each target is to be."""
+        return self.targets or (Ordered(ONLY, self.requested),)
 
     @property
     def ordered(self) -> float:

@@ -1,4 +1,4 @@
-"""What a decision says of each target, where the pool has several."""
+"""What a decision says of each target."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from servingpool.decision.observation import Reading
 
 
 class Part(NamedTuple):
-    """What a decision says of one target."""
+    """What a decision says of a target."""
 
     target: str
     """Its name."""

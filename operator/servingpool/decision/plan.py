@@ -21,7 +21,7 @@ from servingpool.decision.gateway_demand import Busy, GatewayDemand, clock, span
 from servingpool.decision.gateway_gauge import believed_queue
 from servingpool.decision.knee import has_evidence, posterior
 from servingpool.decision.miss_curve import Curve
-from servingpool.decision.mix import BEYOND, Frontier
+from servingpool.decision.mix import Frontier
 from servingpool.decision.observation import Observation, Reading, Unknown
 from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool
@@ -37,13 +37,13 @@ def plan(
     observation: Observation,
     pool: Pool,
     update: UpdateResult,
-    frontier: Frontier | None = None,
+    frontier: Frontier,
     *,
     unused: bool = False,
 ) -> Plan | Unknown:
     """What the pool needs; Unknown with the reason where that is not known. `unused`: certainly nothing asks for it.
 
-    `frontier`: what may be had of several targets; None where the pool has one.
+    `frontier`: what may be had of its targets.
     """
     memory, params = update.memory, pool.params
     if isinstance(observation.metrics, Unknown):
@@ -57,7 +57,7 @@ def plan(
     if update.demand is None:
         return Unknown("too few scrapes to take a rate")
     level, profile = update.demand.level, memory.profile
-    curve, allowance, penalty, most = _terms(pool, memory, update.step, frontier)
+    curve, allowance, penalty = _terms(pool, memory, update.step, frontier)
     queued = backlog(
         memory.queues,
         believed_queue(observation.gateway.queue, memory.gateway_gauge, params.stands_still),
@@ -73,7 +73,7 @@ def plan(
     outlook = outlook.plus(queued)
     # The initial fleet is evidence of what to keep, never of what to order.
     penalties = (penalty, params.hysteresis * penalty)
-    found = cheapest(outlook.with_and_without_initial(), curve, allowance, penalties, most)
+    found = cheapest(outlook.with_and_without_initial(), curve, allowance, penalties, frontier)
     (with_initial, sticking), (for_forecast, _) = found.replicas.tolist()
     for_initial_fleet = min(with_initial, float(profile.forecast.initial_replicas))
     if for_initial_fleet <= for_forecast:
@@ -81,7 +81,7 @@ def plan(
     # What is ordered now serves a cold start later, but what is removed now is missing now.
     for_present_load = 0.0
     if max(for_forecast, for_initial_fleet) < observation.ordered:
-        now = cheapest(Outlook.certain(level), curve, allowance, (penalty,), most).replicas
+        now = cheapest(Outlook.certain(level), curve, allowance, (penalty,), frontier).replicas
         for_present_load = min(float(now[0, 0]), float(observation.ordered))
     stuck = _made_up_for(memory, unused=unused, asked=max(level, queued) > 0.0)
     need = max(for_forecast, for_initial_fleet, for_present_load)
@@ -132,13 +132,10 @@ class Terms(NamedTuple):
     """Share of requests that may miss."""
     penalty: float
     """Of a miss, in replicas."""
-    most: float | Frontier
-    """Replicas that are weighed, or what may be had of several targets."""
 
 
-def _terms(pool: Pool, memory: Memory, step: StepTime, frontier: Frontier | None) -> Terms:
+def _terms(pool: Pool, memory: Memory, step: StepTime, frontier: Frontier) -> Terms:
     profile, params = memory.profile, pool.params
-    most = BEYOND * pool.max_replicas if frontier is None else frontier
     curve, allowed = posterior(profile.curve, pool, step), pool.slo.allowed
     ratio = profile.calibration.ratio(params)
     allowance = profile.budget.allowance(allowed=allowed, floor=curve.floor, ratio=ratio, params=params)
@@ -146,9 +143,9 @@ def _terms(pool: Pool, memory: Memory, step: StepTime, frontier: Frontier | None
     if penalty is None:
         greatest, held = params.greatest_penalty / allowed, memory.scale_down_window(pool)
         penalty = miss_penalty(
-            profile.forecast, curve, allowance, greatest=greatest, most=most, held=held, params=params
+            profile.forecast, curve, allowance, greatest=greatest, frontier=frontier, held=held, params=params
         )
-    return Terms(curve, allowance, penalty, most)
+    return Terms(curve, allowance, penalty)
 
 
 def backlog(engines: Iterable[float], gateway: Reading, *, work: float, horizon: float, load: float) -> float:
@@ -191,9 +188,7 @@ def _penalty_lasts(memory: Memory) -> float:
     return (0.75 + 0.5 * (1e6 * forecast.mean % 1.0)) * min(PENALTY_LASTS, PENALTY_SHARE * forecast.seen)
 
 
-def at_zero(
-    observation: Observation, pool: Pool, memory: Memory, now: float, frontier: Frontier | None = None
-) -> AtZero | None:
+def at_zero(observation: Observation, pool: Pool, memory: Memory, now: float, frontier: Frontier) -> AtZero | None:
     """What to do while no replica serves because there were to be none; None at other times."""
     demand = memory.demand
     if demand is None or demand.zero_at is None:
@@ -217,7 +212,7 @@ def at_zero(
 
 
 def _for_the_usual(
-    pool: Pool, memory: Memory, demand: GatewayDemand, now: float, frontier: Frontier | None
+    pool: Pool, memory: Memory, demand: GatewayDemand, now: float, frontier: Frontier
 ) -> tuple[float, Course | None]:
     """Replicas for the usual demand of busy hours, or for what has come where that is more; 1 if nothing is known."""
     profile, params, busy = memory.profile, pool.params, memory.profile.busy
@@ -228,12 +223,11 @@ def _for_the_usual(
     since = now if demand.asked_at is None else demand.asked_at
     arriving = demand.arrived * work / max(horizon, now - since)
     level = max(busy.level, arriving) + demand.held * work / horizon
-    curve, allowance, penalty, most = _terms(pool, memory, step, frontier)
+    curve, allowance, penalty = _terms(pool, memory, step, frontier)
     outlook = profile.forecast.outlook_of(level, capacity=curve.load_for(allowance), params=params)
-    found = cheapest(outlook, curve, allowance, (penalty,), most)
+    found = cheapest(outlook, curve, allowance, (penalty,), frontier)
     course = Course(found.fleets, found.misses, found.expected, level, curve)
-    cheapest_fleet = float(found.replicas[0, 0])
-    return max(1, int(cheapest_fleet)) if frontier is None else cheapest_fleet, course
+    return max(float(found.replicas[0, 0]), float(found.fleets[0])), course
 
 
 def _step_of(memory: Memory, busy: Busy, params: Params) -> StepTime | None:

@@ -18,12 +18,10 @@ class Pool:
 
     slo: Slo
     min_replicas: int
-    """In all, where it has several targets; so `max_replicas`."""
+    """Of all targets together; so `max_replicas`."""
     max_replicas: int
     in_charge: bool = True
     """False in Recommend and Paused: its decisions are not carried out, so nothing may wind up."""
-    batch_limit: float = math.inf
-    """Requests that one replica runs at a time at most, at least 1; infinite where its arguments do not tell."""
     params: Params = DEFAULT
     windows: tuple[Window, ...] = ()
     """Of its schedules, those around the time that is decided on."""
@@ -33,11 +31,14 @@ class Pool:
     """Seconds without a request after which a fleet with min 0 goes to 0; None where it never does."""
     gateway: str = ""
     """The gateway that tells of demand at 0 replicas."""
-    targets: tuple[Target, ...] = ()
-    """In the order of the spec, where it has several; empty where it has one."""
+    targets: tuple[Target, ...] = (Target(),)
+    """In the order of the spec, at least one."""
     prefills: bool = False
     """Its engines prefill for decode engines, or their answers are short (`ShortAnswers.by_prompt`): the tokens that
     they generate beyond the first say little of that work."""
+    paired: bool = False
+    """It is prefill or decode: the other role's size follows from what this one has, so what never comes counts for
+    nothing."""
     starts: int = 1
     """Cold starts, one after another, until all that is ordered serves; 1 where replicas start together."""
     beside: Bound | None = None
@@ -46,8 +47,8 @@ class Pool:
     def __post_init__(self) -> None:
         if not 0 <= self.min_replicas <= self.max_replicas:
             raise ValueError(f"need 0 <= min <= max replicas, got min {self.min_replicas}, max {self.max_replicas}")
-        if not self.batch_limit >= 1.0:
-            raise ValueError(f"need a batch limit of at least 1, got {self.batch_limit}")
+        if not self.targets:
+            raise ValueError("need at least one target")
         if not self.max_change >= 1.0:
             raise ValueError(f"need a largest change of at least 1, got {self.max_change}")
         if not self.starts >= 1:
@@ -56,6 +57,11 @@ class Pool:
             bounds = window.bounds(self._own, window.begin)
             if not 0 <= bounds.least.replicas <= bounds.most.replicas:
                 raise ValueError(f"need 0 <= min <= max replicas, got min {bounds.least}, max {bounds.most}")
+
+    @property
+    def batch_limit(self) -> float:
+        """Requests that a replica of any target runs at a time at most; infinite where no target's arguments tell."""
+        return min(target.batch_limit for target in self.targets)
 
     @property
     def _own(self) -> Bounds:
@@ -73,5 +79,5 @@ class Pool:
         return replace(self, min_replicas=least, max_replicas=most, windows=())
 
     def whole(self, replicas: float) -> float:
-        """Whole replicas, where it has one target; else they are those of the reference, and parts of them count."""
-        return replicas if self.targets else math.ceil(replicas)
+        """Whole replicas of one target; of several they are replicas of the reference, and parts of them count."""
+        return math.ceil(replicas) if len(self.targets) == 1 else replicas

@@ -85,7 +85,7 @@ def figures(
     )
 
 
-def warning(pool: Pool, update: UpdateResult, plan: Plan | Unknown, fleet: Fleet | None) -> str | None:
+def warning(pool: Pool, update: UpdateResult, plan: Plan | Unknown, fleet: Fleet) -> str | None:
     """What is wrong but not fatal."""
     bound, step = pool.slo.time_per_output_token, update.step
     known = update.memory.profile.fit.known
@@ -105,7 +105,7 @@ def warning(pool: Pool, update: UpdateResult, plan: Plan | Unknown, fleet: Fleet
             f"About {plan.curve.floor:.1%} of requests miss the SLO at any fleet size; {plan.allowed:.1%} are allowed. "
             f"Relax the bound or use faster replicas."
         )
-    most = pool.max_replicas if fleet is None else fleet.largest
+    most = fleet.largest
     if least > most:
         return f"The forecast needs {shown(least)} replicas and max is {shown(most)}, so the SLO will not hold."
     return None

@@ -1,13 +1,14 @@
 """Prefill and decode on engines of their own: each fleet is decided as a pool, and both go together.
 
 TTFT belongs to the prefill engines and TPOT to the decode engines. A decode engine may not let a request wait for
-the whole TTFT either. A request must meet all bounds, so each side is sized for a part of the misses. What holds for
-both at once raises the smaller side: the ratio that the pool asks for, and that neither side is at 0 replicas alone.
+the whole TTFT either. A request must meet all bounds, so each stage is sized for a part of the misses. What holds for
+both at once raises the smaller stage: the ratio that the pool asks for, and that neither stage is at 0 replicas alone.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import NamedTuple
 
@@ -71,14 +72,14 @@ def decode_slo(slo: Slo) -> Slo:
 
 
 def of_prefill(observation: Observation) -> Observation:
-    """What is seen of the prefill engines. The client's TTFT spans both sides, so it is not the prefill engines'."""
+    """What is seen of the prefill engines. The client's TTFT spans both stages, so it is not the prefill engines'."""
     return replace(observation, gateway=replace(observation.gateway, time_to_first_token=NOT_EXPOSED))
 
 
 def of_decode(observation: Observation) -> Observation:
     """What is seen of the decode engines: requests that the gateway holds have no prefill yet, and wait for no decode.
 
-    The gateway tells this side only whether requests come at all, which wakes it.
+    The gateway tells this stage only whether requests come at all, which wakes it.
     """
     gateway = observation.gateway
     queue = gateway.queue if gateway.queue is NOT_EXPOSED else 0.0
@@ -94,8 +95,11 @@ _OF_BOTH = (
 )
 
 
-def joined(prefill: Decision, decode: Decision) -> Decision:
-    """Both decisions as the pool's: what concerns its clients and its replicas. The rest has each side by itself."""
+def joined(stages: Sequence[Decision]) -> Decision:
+    """The pool's decision: that of its only stage, or what of both concerns its clients and its replicas."""
+    if len(stages) == 1:
+        return stages[0]
+    prefill, decode = stages
     parts = (*prefill.parts, *decode.parts)
     warnings = [f"{role}: {each.warning}" for role, each in _both(prefill, decode) if each.warning is not None]
     return Decision(

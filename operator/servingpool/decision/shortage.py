@@ -14,7 +14,7 @@ class Shortage:
     """What one target was seen to deliver."""
 
     target: str
-    """Its name; empty where the pool has one."""
+    """Its name."""
     reached: int = 0
     """Most Ready replicas under an order no smaller than today's."""
     uncreated_since: float | None = None
@@ -53,9 +53,6 @@ class Shortage:
 def seen(shortages: tuple[Shortage, ...], observation: Observation, now: float) -> tuple[Shortage, ...]:
     """Of each target, after another observation."""
     known = {one.target: one for one in shortages}
-    if not observation.targets:
-        only, ready, starting = known.get("", Shortage("")), len(observation.ready), len(observation.starting)
-        return (only.seen(observation.requested, ready, starting, now),)
     return tuple(
         known.get(order.target, Shortage(order.target)).seen(
             order.replicas,
@@ -64,5 +61,5 @@ def seen(shortages: tuple[Shortage, ...], observation: Observation, now: float) 
             now,
             in_turn=order.in_turn,
         )
-        for order in observation.targets
+        for order in observation.orders
     )

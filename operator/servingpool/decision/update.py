@@ -16,7 +16,7 @@ from servingpool.decision.counters import CounterDelta, diff_counters
 from servingpool.decision.forecast import Forecast
 from servingpool.decision.gateway_gauge import with_believed_queue
 from servingpool.decision.gateway_requests import Unbegun, with_first_tokens
-from servingpool.decision.kinds import NO_ENGINE, engine_after, kind_of, updated, with_speeds
+from servingpool.decision.kinds import NO_ENGINE, kind_of, updated, with_speeds
 from servingpool.decision.knee import posterior, tpot_infeasible
 from servingpool.decision.latency_count import Misses
 from servingpool.decision.lateness import Lateness
@@ -105,8 +105,7 @@ def _looks(tick: _Tick, memory: Memory) -> tuple[Look, ...]:
 
 def _full_from(profile: Profile, pool: Pool) -> dict[str, float]:
     """Running requests from which on a replica may be full, by target."""
-    known = {kind.target: kind.saturation for kind in profile.kinds} if pool.targets else {"": profile.saturation}
-    return {target: pool.params.nearly_full * saturation.most_running for target, saturation in known.items()}
+    return {kind.target: pool.params.nearly_full * kind.saturation.most_running for kind in profile.kinds}
 
 
 def _known(memory: Memory, pool: Pool) -> tuple[StepTime | None, Demand | None]:
@@ -184,10 +183,6 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
 def _with_engines(tick: _Tick, delta: CounterDelta, memory: Memory) -> Profile:
     """The profile with what the engines showed of their steps and their full batches."""
     profile, pool, params = memory.profile, tick.pool, tick.pool.params
-    if not pool.targets:
-        engine = delta.engines.get("", NO_ENGINE)
-        fit, saturation = engine_after(profile.fit, profile.saturation, engine, pool.batch_limit, tick.elapsed, pool)
-        return replace(profile, fit=fit, saturation=saturation)
     (prompt, steps), tokens = memory.window.lengths(memory.interval, params), memory.window.tokens_a_step(params)
     kinds = updated(profile.kinds, delta.engines, tick.observation, pool, tick.elapsed)
     kinds = with_speeds(kinds, profile.reference, pool, tokens=tokens, prompt=prompt, steps=steps)

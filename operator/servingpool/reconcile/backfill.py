@@ -19,8 +19,10 @@ from servingpool.adapters.cluster.names import pods_of, pods_of_any
 from servingpool.adapters.cluster.objects import Key
 from servingpool.adapters.prometheus import ANY_MODEL, PodKey, PodSamples, TooLarge, sample_of
 from servingpool.api.serving_pool import ServingPool
-from servingpool.decision.observation import Observation, Replica, ReplicaMetrics, Unknown
-from servingpool.decision.update import update
+from servingpool.decision.decide import learn
+from servingpool.decision.observation import Observation, Ordered, Replica, ReplicaMetrics, Unknown
+from servingpool.decision.pool import Pool
+from servingpool.decision.targets import Target
 from servingpool.reconcile.collect import own_samples
 from servingpool.reconcile.pool_plan import core_pool
 from servingpool.reconcile.readings import Backend, requests_for, share_of, sound
@@ -197,10 +199,10 @@ def _fits(chunk: Sequence[PendingPool], observations: Mapping[Key, int]) -> bool
 
 async def _teach(one: PendingPool, history: Sequence[tuple[float, PodSamples]]) -> int:
     """Learn from the past, oldest first; how many observations there were."""
-    core, memory, observations = core_pool(one.pool, in_charge=False), one.state.memory, 0
+    core, memory, observations = core_of(one.pool), one.state.memory, 0
     kept = memory.profile
     for at, observation in past(one.pool, history):
-        memory = update(observation, core, memory, at).memory
+        memory = learn(observation, core, memory, at)
         # What a kept profile has seen already fills the windows, and must not be learned twice.
         if at <= kept.at:
             memory = replace(memory, profile=kept)
@@ -225,12 +227,17 @@ def apart(history: Sequence[tuple[float, PodSamples]]) -> dict[tuple[str, str], 
     return found
 
 
+def core_of(pool: ServingPool) -> Pool:
+    """The spec in the core's own units, nothing being known of its targets but their names."""
+    return core_pool(pool, tuple(map(Target, pool.spec.target_names)), in_charge=False)
+
+
 def past(pool: ServingPool, history: Sequence[tuple[float, PodSamples]]) -> Iterator[tuple[float, Observation]]:
     """The pool as Prometheus remembers it, oldest first.
 
     Pods of the past are no longer in the cluster, so they are told by namespace, model and name.
     """
-    target, model = target_of(pool), pool.spec.model
+    target, model, (name,) = target_of(pool), pool.spec.model, pool.spec.target_names
     own = re.compile(pods_of(target.name, target.sort)).fullmatch
     for at, samples in history:
         found = tuple(
@@ -239,5 +246,6 @@ def past(pool: ServingPool, history: Sequence[tuple[float, PodSamples]]) -> Iter
             if where == target.namespace and (sample := sample_of(models, model)) is not None and own(pod)
         )
         if found:
-            ready = tuple(Replica(sample.replica, age=LONG_READY, ready_for=LONG_READY) for sample in found)
-            yield at, Observation(requested=len(ready), ready=ready, metrics=own_samples(pool, found))
+            ready = tuple(Replica(sample.replica, LONG_READY, LONG_READY, target=name) for sample in found)
+            targets, metrics = (Ordered(name, len(ready)),), own_samples(pool, found)
+            yield at, Observation(len(ready), ready, metrics=metrics, targets=targets)

@@ -16,7 +16,8 @@ from servingpool.decision.part_claims import PoolNeed, TargetNeed, claims_of, st
 from servingpool.decision.parts import Part
 from servingpool.decision.roles import DECODE, PREFILL
 from servingpool.reconcile.budget_members import Member
-from servingpool.reconcile.pool_plan import PoolPlan
+from servingpool.reconcile.pool_plan import StagePlan
+from servingpool.reconcile.preconditions import ScalePermission
 
 STALE = 90.0
 """Seconds, six ticks, after which a pool counts as one that nobody scales: it was not decided on since."""
@@ -39,18 +40,18 @@ class Wanted:
     """Its targets that may be ordered more of, were it not for a budget."""
 
 
-def wanted_by(plan: PoolPlan) -> Wanted:
-    """What a plan asks for."""
+def wanted_by(plan: StagePlan, permission: ScalePermission) -> Wanted:
+    """What a stage's plan asks for."""
     decision, spec = plan.decision, plan.seen.pool.spec
     step = spec.behavior.max_change_per_step
     return Wanted(
         decision.replicas,
-        None if decision.parts else misses_of(decision, decision.replicas, spec.slo.attainment_share),
+        None if spec.several else misses_of(decision, decision.replicas, spec.slo.attainment_share),
         least_of(plan),
         float("inf") if step is None else float(step),
-        plan.permission.act,
-        plan.at,
-        need_of(plan) if decision.parts else None,
+        permission.act,
+        decision.at,
+        need_of(plan) if spec.several else None,
         frozenset(part.target for part in decision.parts if part.stuck is None and part.speed != 0.0),
     )
 
@@ -120,15 +121,15 @@ def _of_pool(pool: str, asked: Sequence[Wanted], claims: Mapping[str, Claim], fl
     return found
 
 
-def _floors(floor: int, sides: Sequence[tuple[PoolNeed, Mapping[str, Claim], float]]) -> list[int]:
+def _floors(floor: int, stages: Sequence[tuple[PoolNeed, Mapping[str, Claim], float]]) -> list[int]:
     """A pool's floor in GPUs, for prefill and decode as each asks for GPUs: one is worth nothing without the other.
 
     In whole replicas of prefill: else the floor would lose one where it is cut in two.
     """
-    gpus = [sum(need.targets[name].wanted * one.gpus for name, one in own.items()) for need, own, _ in sides]
+    gpus = [sum(need.targets[name].wanted * one.gpus for name, one in own.items()) for need, own, _ in stages]
     sizes = [
         min((one.gpus for name, one in own.items() if one.gpus * need.targets[name].wanted > 0), default=0)
-        for need, own, _ in sides
+        for need, own, _ in stages
     ]
     if len(sizes) == 1:
         return [floor]
@@ -152,7 +153,7 @@ class Measure:
     """What the decision asks for."""
 
     @classmethod
-    def of(cls, plan: PoolPlan) -> Measure:
+    def of(cls, plan: StagePlan) -> Measure:
         """For this plan."""
         decision = plan.decision
         worth = {part.target: part.weight for part in decision.parts}
@@ -167,7 +168,7 @@ class Measure:
         return math.fsum(self.worth[name] * count for name, count in counts.items())
 
 
-def need_of(plan: PoolPlan) -> PoolNeed:
+def need_of(plan: StagePlan) -> PoolNeed:
     """What a plan for several targets needs."""
     decision, measure = plan.decision, Measure.of(plan)
     bases = {one.name: max(one.spec.min, one.spec.base) for one in plan.seen.targets}
@@ -186,7 +187,7 @@ def need_of(plan: PoolPlan) -> PoolNeed:
     )
 
 
-def least_of(plan: PoolPlan) -> int:
+def least_of(plan: StagePlan) -> int:
     """The min in force, not what goes with replicas of the other role. At 0 the first replica ranks with the mins."""
     decision = plan.decision
     least = decision.bounds.least

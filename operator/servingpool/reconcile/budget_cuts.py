@@ -13,8 +13,7 @@ from servingpool.decision.fleet import moves, verdict_of_parts
 from servingpool.decision.mix import ENOUGH
 from servingpool.decision.parts import Part
 from servingpool.reconcile.budget_claims import Measure
-from servingpool.reconcile.pool_plan import PoolPlan, actions_of
-from servingpool.reconcile.role_plan import with_sides
+from servingpool.reconcile.pool_plan import PoolPlan, StagePlan, with_decisions
 
 
 class Allowance(NamedTuple):
@@ -34,50 +33,48 @@ def within(plan: PoolPlan, allowed: Mapping[TargetKey, Allowance]) -> PoolPlan:
     """A plan within the budgets of its targets. What is only recommended is not cut: it orders nothing."""
     if not allowed or not plan.permission.act:
         return plan
-    if plan.sides:
-        return with_sides(plan, _of_roles(plan, allowed))
-    places = {one.name: allowed.get(one.workload.key) for one in plan.seen.targets}
-    decision = _of_several(plan, places) if plan.decision.parts else _of_one(plan, *places.values())
-    return _changed(plan, decision)
+    cut = [_cut(stage, allowed) for stage in plan.stages]
+    beside = zip(plan.stages, reversed(plan.stages), reversed(cut), strict=True)
+    left = [_cut(_beside(stage, other, decision), allowed) for stage, other, decision in beside]
+    return with_decisions(plan, _awake_together(plan, left, allowed))
 
 
-def _changed(plan: PoolPlan, decision: Decision) -> PoolPlan:
-    if decision is plan.decision:
-        return plan
-    return replace(plan, decision=decision, actions=actions_of(plan.seen, decision))
+def _awake_together(
+    plan: PoolPlan, decisions: Sequence[Decision], allowed: Mapping[TargetKey, Allowance]
+) -> Sequence[Decision]:
+    """No stage has replicas where the other gets none: it would hold GPUs and serve nothing.
 
-
-def _of_roles(plan: PoolPlan, allowed: Mapping[TargetKey, Allowance]) -> list[PoolPlan]:
-    """The plans for prefill and decode, each beside what is left of the other.
-
-    Neither has replicas where the other gets none: it would hold GPUs and serve nothing. A role that waits for GPUs, or
-    may be ordered elsewhere, keeps the other as it is.
+    A stage that waits for GPUs, or may be ordered elsewhere, keeps the other as it is.
     """
-    cut = [within(side, allowed) for side in plan.sides]
-    beside = zip(plan.sides, reversed(plan.sides), reversed(cut), strict=True)
-    sides = [within(_beside(side, other, left), allowed) for side, other, left in beside]
-    asleep = [side for side in sides if side.decision.replicas == 0]
-    if len(asleep) != 1:
-        return sides
-    places = [allowed.get(one.workload.key) for one in asleep[0].seen.targets]
+    asleep = [stage for stage, decision in zip(plan.stages, decisions, strict=True) if decision.replicas == 0]
+    if not asleep or len(asleep) == len(decisions):
+        return decisions
+    places = [allowed.get(one.workload.key) for stage in asleep for one in stage.seen.targets]
     full = next((one for one in places if one is not None and not one.most), None)
     if full is None:
-        return sides
+        return decisions
     # Nothing stands in for a target's own min.
     elsewhere = plan.seen.pool.spec.goes_to_zero and any(one is None or one.most for one in places)
     most = None if elsewhere or any(one is not None and one.waits for one in places) else 0
     closed = {one.workload.key: full._replace(most=most) for one in plan.seen.targets}
-    return [within(side, closed) for side in sides]
+    stages = zip(plan.stages, decisions, strict=True)
+    return [_cut(replace(stage, decision=decision), closed) for stage, decision in stages]
 
 
-def _beside(side: PoolPlan, other: PoolPlan, left: PoolPlan) -> PoolPlan:
-    """A role's plan, raised for no more than budgets have `left` of the `other`."""
-    if left is other or side.beside is None:
-        return side
-    return _changed(side, side.beside(left.decision.replicas))
+def _beside(stage: StagePlan, other: StagePlan, left: Decision) -> StagePlan:
+    """A stage's plan, raised for no more than budgets have `left` of the `other`."""
+    if left is other.decision or stage.beside is None:
+        return stage
+    return replace(stage, decision=stage.beside(left.replicas))
 
 
-def _of_one(plan: PoolPlan, place: Allowance | None) -> Decision:
+def _cut(plan: StagePlan, allowed: Mapping[TargetKey, Allowance]) -> Decision:
+    """What budgets leave of a stage."""
+    places = {one.name: allowed.get(one.workload.key) for one in plan.seen.targets}
+    return _of_several(plan, places) if plan.seen.pool.spec.several else _of_one(plan, *places.values())
+
+
+def _of_one(plan: StagePlan, place: Allowance | None) -> Decision:
     if place is None:
         return plan.decision
     requested = plan.seen.observation.requested
@@ -85,10 +82,10 @@ def _of_one(plan: PoolPlan, place: Allowance | None) -> Decision:
     return plan.decision.within_budget(requested, most, place.budget, place.detail)
 
 
-def _of_several(plan: PoolPlan, allowed: Mapping[str, Allowance | None]) -> Decision:
+def _of_several(plan: StagePlan, allowed: Mapping[str, Allowance | None]) -> Decision:
     """The decision, target by target."""
     before = plan.decision.parts
-    after = [_cut(part, allowed[part.target]) for part in before]
+    after = [_within(part, allowed[part.target]) for part in before]
     if after == list(before):
         return plan.decision
     measure = Measure.of(plan)
@@ -107,7 +104,7 @@ def _of_several(plan: PoolPlan, allowed: Mapping[str, Allowance | None]) -> Deci
     return plan.decision.within_budgets(parts, verdict_of_parts(parts), moved, measure.needed, cuts)
 
 
-def _cut(part: Part, place: Allowance | None) -> Part:
+def _within(part: Part, place: Allowance | None) -> Part:
     if place is None:
         return part
     return part._replace(replicas=min(part.replicas, part.requested if place.most is None else place.most))

@@ -128,7 +128,7 @@ class Budgets:
             found = () if raw is None else self._membership.candidates(plan.meta.key, raw)
             touched |= {one.metadata.name for one in found}
             if found:
-                self._wanted[plan.meta.key] = tuple(map(wanted_by, plan.each))
+                self._wanted[plan.meta.key] = tuple(wanted_by(stage, plan.permission) for stage in plan.stages)
         allowed: dict[Key, dict[TargetKey, Allowance]] = {plan.meta.key: {} for plan in plans}
         for shared in self._shares(touched, owned, now):
             for member in shared.members:

@@ -1,4 +1,4 @@
-"""The first stage of a tick: what Prometheus and the cluster say about each pool."""
+"""The first step of a tick: what Prometheus and the cluster say about each pool."""
 
 from __future__ import annotations
 
@@ -14,30 +14,51 @@ from servingpool.decision.roles import of_decode, of_prefill
 from servingpool.reconcile.gateways import OwnGateway
 from servingpool.reconcile.readings import Readings
 from servingpool.reconcile.replicas import numbered, of_all, replicas, selected_of
-from servingpool.reconcile.sides import sides_of
-from servingpool.reconcile.targets import SeenTarget, keys_of, names_of
+from servingpool.reconcile.stages import role_of, stages_of
+from servingpool.reconcile.targets import SeenTarget, keys_of
+
+
+@dataclass(frozen=True, slots=True)
+class SeenStage:
+    """What was collected for targets that are sized together: all of a pool's, or those of prefill or of decode."""
+
+    pool: ServingPool
+    """With these targets alone, and their part of the SLO."""
+    targets: tuple[SeenTarget, ...]
+    """In the order of the spec."""
+    observation: Observation
+    selection: Selection | None
+    """The samples that `observation` uses; None if the reading failed."""
+
+    @property
+    def role(self) -> str:
+        """`prefill` or `decode`; empty for all targets of a pool."""
+        return role_of(self.pool)
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What was collected for one pool: all that the next stage knows of Prometheus and the cluster."""
+    """What was collected for one pool: all that is known then of Prometheus and the cluster."""
 
     pool: ServingPool
     at: float
     """Unix time in seconds."""
-    targets: tuple[SeenTarget, ...]
-    """What the pool scales, in the order of the spec."""
+    stages: tuple[SeenStage, ...]
+    """One, or prefill and decode."""
     observation: Observation
+    """Of all stages together; so `selection`."""
     selection: Selection | None
-    """The samples that `observation` uses; None if the reading failed."""
     gateway: tuple[OwnGateway, GatewayProfile] | None = None
     """In front of the pool."""
-    sides: tuple[Collected, ...] = ()
-    """What was collected for prefill and for decode by itself, where targets have roles; then this is both together."""
     ours: bool = False
     """The replicas that stand are what the operator ordered last."""
     left_out: tuple[Sequence[str], int] = ((), 0)
     """Objects of the pool's namespace that are not read, or in part, each with the reason: some, and how many."""
+
+    @property
+    def targets(self) -> tuple[SeenTarget, ...]:
+        """What the pool scales, in the order of the spec, stage by stage."""
+        return tuple(target for stage in self.stages for target in stage.targets)
 
 
 def collect(
@@ -52,42 +73,37 @@ def collect(
         groups = (group for workload in workloads.values() for group in cache.replicas(workload))
         pods = {(pool.metadata.namespace, pod.name) for group in groups for pod in group}
     gateway = readings.gateway(pool, pods)
-    sides = [_collect(side, workloads, owned, cache, readings, gateway, now) for side in sides_of(pool)]
-    return sides[0] if len(sides) == 1 else _together(pool, *sides)
+    stages = tuple(_stage(part, workloads, owned, cache, readings, gateway, now) for part in stages_of(pool))
+    selection = selected_of([one.selection for one in stages if one.selection is not None])
+    observation, stages = _together(stages)
+    left_out = cache.left_out.around(pool.metadata.namespace)
+    return Collected(pool, now, stages, observation, selection, readings.gateway_profile(pool), left_out=left_out)
 
 
-def alike_of(seen: Collected) -> list[tuple[SeenTarget, ...]]:
-    """The targets that stand in for each other: those of each role, or all."""
-    return [side.targets for side in seen.sides or (seen,)]
-
-
-def _together(pool: ServingPool, prefill: Collected, decode: Collected) -> Collected:
-    """Both sides of a pool, and the pool as a whole."""
+def _together(stages: tuple[SeenStage, ...]) -> tuple[Observation, tuple[SeenStage, ...]]:
+    """What all stages show, and what each of them is to know of it."""
+    if len(stages) == 1:
+        return stages[0].observation, stages
+    prefill, decode = stages
     first, second = prefill.observation, decode.observation
     metrics: tuple[ReplicaMetrics, ...] | Unknown
     if isinstance(first.metrics, Unknown):
         metrics = first.metrics
     else:
         metrics = second.metrics if isinstance(second.metrics, Unknown) else (*first.metrics, *second.metrics)
-    return replace(
-        prefill,
-        pool=pool,
-        targets=prefill.targets + decode.targets,
-        observation=replace(
-            first,
-            requested=first.requested + second.requested,
-            ready=first.ready + second.ready,
-            starting=first.starting + second.starting,
-            metrics=metrics,
-            rollout=first.rollout or second.rollout,
-            targets=first.targets + second.targets,
-        ),
-        selection=selected_of([one.selection for one in (prefill, decode) if one.selection is not None]),
-        sides=(replace(prefill, observation=of_prefill(first)), replace(decode, observation=of_decode(second))),
+    both = replace(
+        first,
+        requested=first.requested + second.requested,
+        ready=first.ready + second.ready,
+        starting=first.starting + second.starting,
+        metrics=metrics,
+        rollout=first.rollout or second.rollout,
+        targets=first.targets + second.targets,
     )
+    return both, (replace(prefill, observation=of_prefill(first)), replace(decode, observation=of_decode(second)))
 
 
-def _collect(
+def _stage(
     pool: ServingPool,
     found: Mapping[TargetKey, Workload],
     owned: Mapping[TargetKey, Key],
@@ -95,8 +111,8 @@ def _collect(
     readings: Readings,
     gateway: GatewayMetrics,
     now: float,
-) -> Collected:
-    """A pool without roles, or one of its sides."""
+) -> SeenStage:
+    """`pool` has the targets of this stage only."""
     workloads = [found[key] for key in keys_of(pool)]
     metered = readings.metered(pool)
     observation, selection = observe(pool, workloads, cache, readings.of(pool), gateway, now, metered=metered)
@@ -112,10 +128,9 @@ def _collect(
             sum(one.target == name for one in (*observation.ready, *observation.starting)),
             tuple(f"Pod {pod.name} of {pod.owner}" for pod in cache.strangers(workload)),
         )
-        for name, spec, workload in zip(names_of(pool), pool.spec.targets, workloads, strict=True)
+        for name, spec, workload in zip(pool.spec.target_names, pool.spec.targets, workloads, strict=True)
     )
-    left_out = cache.left_out.around(pool.metadata.namespace)
-    return Collected(pool, now, targets, observation, selection, readings.gateway_profile(pool), left_out=left_out)
+    return SeenStage(pool, targets, observation, selection)
 
 
 def observe(
@@ -132,7 +147,7 @@ def observe(
 
     `workloads`: its targets, in the order of the spec. `metered`: the engines export nothing, and no pod is missed.
     """
-    namespace, model, names = pool.metadata.namespace, pool.spec.model, names_of(pool)
+    namespace, model, names = pool.metadata.namespace, pool.spec.model, pool.spec.target_names
     found = None if isinstance(reading, Unknown) else (reading, namespace, model)
     each = [
         numbered(replicas(cache.replicas(workload), workload.size, found, now), workload.key) for workload in workloads
@@ -149,7 +164,6 @@ def observe(
         selection = None if isinstance(metrics, Unknown) else Selection((), {})
     else:
         metrics = own_samples(pool, selection.samples)
-    several = zip(names, workloads, strict=True) if pool.spec.several else ()
     observation = Observation(
         requested=requested,
         ready=seen.ready,
@@ -158,7 +172,9 @@ def observe(
         gateway=gateway,
         metered=metered,
         rollout=any(cache.rolling_out(workload) for workload in workloads),
-        targets=tuple(Ordered(name, workload.replicas, workload.in_turn) for name, workload in several),
+        targets=tuple(
+            Ordered(name, workload.replicas, workload.in_turn) for name, workload in zip(names, workloads, strict=True)
+        ),
     )
     return observation, selection
 

@@ -13,7 +13,6 @@ from servingpool.api.time import from_unix
 from servingpool.decision.decision import Decision, Figures
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.reconcile.pool_plan import PoolPlan
-from servingpool.reconcile.sides import role_of
 
 FIGURE_NAMES = {one.name: to_camel(one.name) for one in fields(Figures)}
 """Figures of a decision, and their names in the status."""
@@ -52,13 +51,14 @@ def roles_of(plan: PoolPlan, *, done: bool) -> tuple[RoleStatus, ...] | None:
     """Each role; None for a pool without. `done`: all that was decided was ordered just now."""
     told = tuple(
         RoleStatus(
-            role=Role(role_of(side.seen.pool)),
-            replicas=side.decision.replicas if done else side.seen.observation.requested,
-            ready_replicas=len(side.seen.observation.ready),
-            desired_replicas=side.decision.replicas,
-            last_decision=last_decision(side.decision),
+            role=Role(stage.role),
+            replicas=stage.decision.replicas if done else stage.seen.observation.requested,
+            ready_replicas=len(stage.seen.observation.ready),
+            desired_replicas=stage.decision.replicas,
+            last_decision=last_decision(stage.decision),
         )
-        for side in plan.sides
+        for stage in plan.stages
+        if stage.role
     )
     return told or None
 

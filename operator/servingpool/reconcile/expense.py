@@ -13,7 +13,6 @@ from servingpool.catalogue.notes import Note
 from servingpool.decision.decision import Figures
 from servingpool.decision.observation import Observation, Reading, Unknown
 from servingpool.reconcile.config import Price
-from servingpool.reconcile.targets import names_of
 
 LEAST_RATE = 1.0
 """Output tokens per second. Below it a quotient of two rates is noise, and a pool counts as idle."""
@@ -65,9 +64,10 @@ def expense_of(
 
     `prices` are those of the operator's configuration.
     """
-    costs = {name: one.cost_per_replica_hour for name, one in zip(names_of(pool), pool.spec.targets, strict=True)}
+    spec = pool.spec
+    costs = {name: one.cost_per_replica_hour for name, one in zip(spec.target_names, spec.targets, strict=True)}
     fleet = [*observation.ready, *(replica for replica in observation.starting if not replica.unschedulable)]
-    ordered = {one.target: one.replicas for one in observation.targets} or {"": observation.requested}
+    ordered = {one.target: one.replicas for one in observation.targets}
     dollars = _sum(costs, Counter(replica.target for replica in fleet), NO_COST)
     ready = _sum(_known(gpus), Counter(replica.target for replica in observation.ready), NO_GPU)
     output = figures.generation_rate
@@ -75,11 +75,13 @@ def expense_of(
     own = Expense(
         dollars=dollars,
         per_gpu=_of(lambda output, ready: output / ready if ready > 0.0 else NO_GPU, output, ready),
-        gpus=_sum(_known(gpus), ordered, GPUS_UNKNOWN) if pool.spec.several else float(ordered[""] * gpus[""]),
+        gpus=_sum(_known(gpus), ordered, GPUS_UNKNOWN)
+        if spec.several
+        else float(sum(ordered[name] * each for name, each in gpus.items())),
         per_million=per_million,
         per_dollar=_of(lambda price: MILLION / price if price > 0.0 else FREE, per_million),
     )
-    name = pool.spec.compare_to
+    name = spec.compare_to
     if name is None:
         return own
     price = prices.get(name)

@@ -12,7 +12,6 @@ from servingpool.decision.roles import DECODE, PREFILL
 from servingpool.decision.state import Memory, Profile
 from servingpool.reconcile import learned_profile
 from servingpool.reconcile.pool_plan import PoolPlan
-from servingpool.reconcile.sides import role_of
 
 NO_ROLE = ""
 """Stands for the role of a pool without roles."""
@@ -82,7 +81,7 @@ class KeptMemory:
 
     def decided(self, plan: PoolPlan) -> None:
         """A decision was made."""
-        self._learn({role_of(side.seen.pool): side.memory for side in plan.each})
+        self._learn({stage.role: stage.memory for stage in plan.stages})
 
     def due(self, now: float, *, settled: bool) -> bool:
         """Whether what was learned is to be written: it has changed since some time. `settled`: calibration ended."""

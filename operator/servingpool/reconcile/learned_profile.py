@@ -192,12 +192,17 @@ KEYS = ("version", *(field.alias for field in _PROFILE.model_fields.values()))
 
 
 def dump(profile: Profile) -> dict[str, Any]:
-    """Plain data for JSON, about 8 KiB. Forecasts still open are left out, and what only several targets have."""
+    """Plain data for JSON, about 8 KiB.
+
+    Forecasts still open are left out. So is the kind of a target alone, which `decision.counting` makes anew.
+    """
     data: dict[str, Any] = {"version": VERSION} | _PROFILE.model_validate(profile).model_dump(
         mode="json", by_alias=True
     )
     data["forecast"]["pending"] = []  # the version before asks for it
-    return data | {name: found for name in ("kinds", "reference") if (found := data.pop(name))}
+    if len(profile.kinds) < 2:
+        del data["kinds"], data["reference"]
+    return data
 
 
 def load(data: object) -> Profile:

@@ -1,6 +1,6 @@
 """The loop: every pool, every few seconds, backend by backend.
 
-A tick is a line of stages, each with one frozen result: `collect` what Prometheus and the cluster show, `pool_plan`
+A tick is a line of steps, each with one frozen result: `collect` what Prometheus and the cluster show, `pool_plan`
 decides, `act` scales, `status_builder` and `report` report. `state` holds what the next tick needs.
 
 Each Prometheus is read separately, and its pools are decided as soon as it has answered. A tick does not wait for a
@@ -31,16 +31,15 @@ from servingpool.reconcile.backfill import Backfill, PendingPool
 from servingpool.reconcile.budget_members import named_versions
 from servingpool.reconcile.budget_report import BudgetReporter
 from servingpool.reconcile.budgets import Shared
-from servingpool.reconcile.collect import alike_of, collect
+from servingpool.reconcile.collect import collect
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.metrics import NO_POOLS, Snapshot, snapshot
-from servingpool.reconcile.pool_plan import NO_LIMITS, Planned, PoolPlan, Refusal
+from servingpool.reconcile.pool_plan import Planned, PoolPlan, Refusal, plan_pool
 from servingpool.reconcile.pool_states import PoolStates
 from servingpool.reconcile.preconditions import no_target, owners
 from servingpool.reconcile.readings import Readings
 from servingpool.reconcile.replicas import told_by_name
 from servingpool.reconcile.report import Reporter
-from servingpool.reconcile.role_plan import plan_pool
 from servingpool.reconcile.rounds import Rounds
 from servingpool.reconcile.state import PoolState
 from servingpool.reconcile.status_builder import build
@@ -278,7 +277,7 @@ class Reconciler:
         scales = owns(pool.key, owned) and pool.spec.mode is not Mode.RECOMMEND
         state.targets_seen(seen.targets, len(seen.observation.ready), now, scales=scales)
         seen = replace(seen, ours=state.history.ours(together([target.workload for target in seen.targets])))
-        room = self._budgets.budgets.room(pool.key, alike_of(seen)) if pool.spec.several else NO_LIMITS
+        room = self._budgets.budgets.room(pool.key, [stage.targets for stage in seen.stages])
         return state, plan_pool(
             seen, state.drift, state.kept.memories, self._prices, backfilled=state.backfilled, room=room
         )

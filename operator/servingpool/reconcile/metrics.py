@@ -26,7 +26,6 @@ from servingpool.decision.observation import Reading, Unknown
 from servingpool.reconcile.budgets import Shared
 from servingpool.reconcile.decision_status import FIGURE_NAMES
 from servingpool.reconcile.expense import Expense
-from servingpool.reconcile.sides import role_of
 from servingpool.reconcile.state import PoolState
 
 TICK_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
@@ -78,7 +77,7 @@ def _decided(state: PoolState) -> Decided | None:
         slo=pool.spec.slo,
         replica_cost=None if pool.spec.several else pool.spec.targets[0].cost_per_replica_hour,
         change=next(iter(state.history.changes), None),
-        roles={role_of(side.seen.pool): side.decision for side in state.sides},
+        roles={stage.role: stage.decision for stage in state.stages if stage.role},
     )
 
 
@@ -93,7 +92,7 @@ def _or_unknown(setting: float | None) -> Reading:
 def _expected_misses(decision: Decision) -> Reading:
     """Share of requests expected to miss with the desired replicas."""
     figures = decision.figures
-    if decision.parts:
+    if len(decision.parts) > 1:
         return Unknown("sizes of several targets are weighed by their capacity")
     misses = next((one.misses for one in decision.candidates if round(one.replicas) == decision.replicas), None)
     if misses is None or isinstance(figures.forecast, Unknown) or isinstance(figures.backlog, Unknown):
@@ -237,7 +236,7 @@ def _labelled(pools: Snapshot) -> Iterator[Family]:
         decision, last = pool.decided.decision, pool.decided.change
         for order, limit in enumerate(decision.limits, start=1):
             limits.add_metric((*key, limit.name, str(order)), limit.after)
-        for one in () if decision.parts else decision.candidates:  # parts of a replica drift: a series each
+        for one in () if len(decision.parts) > 1 else decision.candidates:  # parts of a replica drift: a series each
             candidates.add_metric((*key, size_of(one.replicas)), one.misses)
         for name, bound in (("min", decision.bounds.least), ("max", decision.bounds.most)):
             if bound.schedule is not None:
@@ -258,7 +257,8 @@ def _by_target(pools: Snapshot) -> Iterator[Family]:
     requested, ready = _gauge(Metric.TARGET_REQUESTED), _gauge(Metric.TARGET_READY)
     desired, speed = _gauge(Metric.TARGET_DESIRED), _gauge(Metric.TARGET_SPEED)
     for key, pool in pools.items():
-        for one in () if pool.decided is None else pool.decided.decision.parts:
+        parts = () if pool.decided is None else pool.decided.decision.parts
+        for one in parts if len(parts) > 1 else ():
             labels = (*key, one.target)
             requested.add_metric(labels, one.requested)
             ready.add_metric(labels, one.ready)

@@ -10,8 +10,8 @@ from servingpool.catalogue.notes import Note
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.report import told_standing
 from servingpool.decision.standing import Standing
-from servingpool.reconcile.pool_plan import Learned, PoolPlan
-from servingpool.reconcile.sides import of_role, role_of
+from servingpool.reconcile.pool_plan import Learned, PoolPlan, StagePlan
+from servingpool.reconcile.stages import of_role
 
 CAUSES: Mapping[Cause, Callable[[str], tuple[Reason, str]]] = {
     Cause.OTHER_MODEL: lambda detail: (Reason.NO_SERIES_FOR_MODEL, Reason.NO_SERIES_FOR_MODEL.message(detail=detail)),
@@ -33,12 +33,12 @@ def judge_metrics(plan: PoolPlan) -> tuple[Reason, str]:
     reason, said = _at_zero(plan) or _judged(plan)
     if reason in WELL:
         return reason, said
-    judged = [(role_of(one.seen.pool), _judged(one)) for one in plan.sides]
+    judged = [(one.role, _judged(one)) for one in plan.stages]
     ill = [role for role, (found, _) in judged if found not in WELL]
     return reason, of_role(ill[0], said) if len(ill) == 1 else said
 
 
-def _judged(plan: PoolPlan) -> tuple[Reason, str]:
+def _judged(plan: PoolPlan | StagePlan) -> tuple[Reason, str]:
     observation, selection, learned = plan.seen.observation, plan.seen.selection, plan.learned
     if selection is None and isinstance(observation.metrics, Unknown) and (observation.ready or observation.starting):
         said = Reason.FAILED_GET_METRICS.message(detail=observation.metrics.reason)

@@ -1,4 +1,4 @@
-"""The second stage of a tick: from what was collected to what is to be done about one pool.
+"""The second step of a tick: from what was collected to what is to be done about one pool.
 
 The only module that calls the decision core in a tick, and that reads its memory for the status.
 """
@@ -18,22 +18,24 @@ from servingpool.api.role import Role
 from servingpool.api.schedule import occurrences
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.decision.bounds import Window
-from servingpool.decision.decide import Outcome, SideOutcome, decide
+from servingpool.decision.decide import Stage, StageOutcome, decide_stages
 from servingpool.decision.decision import Decision
 from servingpool.decision.latency_count import LatencyCount
 from servingpool.decision.limits import unschedulable
 from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool
+from servingpool.decision.roles import joined
 from servingpool.decision.samples import Buckets
 from servingpool.decision.slo import Slo
 from servingpool.decision.state import Memory
 from servingpool.decision.targets import Target
 from servingpool.decision.window import KEPT_SECONDS
-from servingpool.reconcile.collect import Collected
+from servingpool.reconcile.collect import Collected, SeenStage
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.expense import Expense, expense_of
 from servingpool.reconcile.gateways import bound_of
 from servingpool.reconcile.preconditions import ScalePermission, check, in_mode
+from servingpool.reconcile.stages import ratio_of
 from servingpool.reconcile.targets import SeenTarget
 
 LEAST_PRICE = 0.001
@@ -73,7 +75,7 @@ class Learned:
     vanished: float | None = None
     """Unix time in seconds from which on the gateway's series were gone at 0 replicas."""
     reference: str = ""
-    """The target in whose replicas the decision is counted; empty where the pool has one."""
+    """The target in whose replicas the decision is counted; empty of a pool with roles, which has two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,32 +98,42 @@ class ScaleAction:
 
 
 @dataclass(frozen=True, slots=True)
+class StagePlan:
+    """What was decided for one stage of a pool, with all that it rests on."""
+
+    seen: SeenStage
+    decision: Decision
+    memory: Memory
+    """What the core knows now."""
+    learned: Learned
+    beside: Callable[[int], Decision] | None
+    """The decision beside so many replicas of the other stage: budgets may leave it fewer. None without another."""
+
+    @property
+    def role(self) -> str:
+        """As `SeenStage.role`."""
+        return self.seen.role
+
+
+@dataclass(frozen=True, slots=True)
 class PoolPlan:
     """What is to be done about one pool, and why."""
 
     seen: Collected
     permission: ScalePermission
+    stages: tuple[StagePlan, ...]
+    """One, or prefill and decode."""
     decision: Decision
-    memory: Memory
-    """What the core knows now; where there are sides, only theirs counts."""
+    """Of all stages together; so `learned`."""
     learned: Learned
     expense: Expense
     actions: tuple[ScaleAction, ...]
     """One for each target that changes, increases first; none where the pool may not be scaled."""
-    sides: tuple[PoolPlan, ...] = ()
-    """Of prefill and of decode, where targets have roles: each with all that it rests on. This is both together."""
-    beside: Callable[[int], Decision] | None = None
-    """Of prefill or decode: the decision beside so many replicas of the other. Budgets may leave it fewer."""
-
-    @property
-    def each(self) -> tuple[PoolPlan, ...]:
-        """The plans that decide: of both sides, or this one."""
-        return self.sides or (self,)
 
     @property
     def standing(self) -> tuple[str, ...]:
         """Replicas whose gauges are not believed, by name."""
-        return tuple(one.replica for side in self.each for one in side.decision.standing)
+        return tuple(one.replica for one in self.decision.standing)
 
     @property
     def meta(self) -> Metadata:
@@ -165,10 +177,10 @@ class Refusal:
 Planned = PoolPlan | Refusal
 
 
-def plan(
+def plan_pool(
     seen: Collected,
     drift: str | None,
-    memory: Memory,
+    memories: Mapping[str, Memory],
     prices: Mapping[str, Price],
     *,
     backfilled: bool,
@@ -176,29 +188,47 @@ def plan(
 ) -> PoolPlan:
     """Decide for one pool. What a pool that is not backfilled shows is not learned: its history would be older.
 
-    `drift` tells who else sets the targets' replicas; None where nobody does. `room`: replicas to which targets may
-    grow now, by name, where a GPU budget bounds them and others may be ordered instead.
+    `drift` tells who else sets the targets' replicas; None where nobody does. `memories`: by role. `room`: replicas to
+    which targets may grow now, by name, where a GPU budget bounds them and others may be ordered instead.
     """
-    core = asked_of(seen, room)
-    permission = in_mode(seen.pool.spec.mode, check(seen, unschedulable(seen.observation, core, memory), drift))
-    outcome = decide(seen.observation, in_charge(core, seen, permission), memory, seen.at)
-    kept = outcome.memory if backfilled else memory
-    return decided(seen, permission, outcome, kept, prices)
+    asked = [Stage(one.observation, asked_of(one, seen.at, room), memories[one.role]) for one in seen.stages]
+    without_node = sum(unschedulable(one.observation, one.pool, one.memory) for one in asked)
+    permission = in_mode(seen.pool.spec.mode, check(seen, without_node, drift))
+    gateway = "" if seen.gateway is None else seen.gateway[0].text
+    asked = [replace(one, pool=replace(one.pool, in_charge=permission.act, gateway=gateway)) for one in asked]
+    outcomes = decide_stages(asked, ratio_of(seen.pool), seen.at)
+    stages = tuple(
+        _decided(one, outcome, outcome.memory if backfilled else before.memory)
+        for one, before, outcome in zip(seen.stages, asked, outcomes, strict=True)
+    )
+    decision = joined([one.decision for one in stages])
+    actions = actions_of(seen, decision) if permission.act else ()
+    learned = _together([one.learned for one in stages])
+    return PoolPlan(seen, permission, stages, decision, learned, expense(seen, decision, prices), actions)
 
 
-def asked_of(seen: Collected, room: Mapping[str, int] = NO_LIMITS) -> Pool:
-    """The spec in the core's own units. Whether it is carried out is not known yet. `room` as for `plan`."""
-    limit, targets = min(one.workload.batch_limit for one in seen.targets), core_targets(seen.targets, room)
-    during, metered = (seen.at, seen.at + AHEAD), seen.observation.metered
-    return _in_turn(core_pool(seen.pool, limit, targets, in_charge=False, during=during, metered=metered), seen)
+def with_decisions(plan: PoolPlan, decisions: Sequence[Decision]) -> PoolPlan:
+    """The same plan with these decisions on its stages."""
+    if all(new is one.decision for one, new in zip(plan.stages, decisions, strict=True)):
+        return plan
+    stages = tuple(replace(one, decision=new) for one, new in zip(plan.stages, decisions, strict=True))
+    decision = joined(decisions)
+    return replace(plan, stages=stages, decision=decision, actions=actions_of(plan.seen, decision))
 
 
-def _in_turn(core: Pool, seen: Collected) -> Pool:
+def asked_of(stage: SeenStage, now: float, room: Mapping[str, int] = NO_LIMITS) -> Pool:
+    """The spec in the core's own units. Whether it is carried out is not known yet. `room` as for `plan_pool`."""
+    targets, metered = core_targets(stage.targets, room), stage.observation.metered
+    core = core_pool(stage.pool, targets, in_charge=False, during=(now, now + AHEAD), metered=metered)
+    return _in_turn(core, stage)
+
+
+def _in_turn(core: Pool, stage: SeenStage) -> Pool:
     """The same with the cold starts that an order takes, and the min of a window, where replicas start in turn."""
-    turns = [one for one in seen.targets if one.workload.in_turn]
+    turns = [one for one in stage.targets if one.workload.in_turn]
     if not turns:
         return core
-    ready = Counter(one.target for one in seen.observation.ready)
+    ready = Counter(one.target for one in stage.observation.ready)
     starts = max(1, *(one.workload.replicas - ready[one.name] for one in turns))
     most = [(one.min_replicas or 0) - ready.total() for one in core.windows]
     windows = zip(core.windows, most, strict=True)
@@ -207,23 +237,28 @@ def _in_turn(core: Pool, seen: Collected) -> Pool:
     )
 
 
-def in_charge(core: Pool, seen: Collected, permission: ScalePermission) -> Pool:
-    """The same, once that is known."""
-    return replace(core, in_charge=permission.act, gateway="" if seen.gateway is None else seen.gateway[0].text)
+def _decided(stage: SeenStage, outcome: StageOutcome, kept: Memory) -> StagePlan:
+    """What follows from an outcome. `kept`: the memory that is kept of it."""
+    return StagePlan(stage, outcome.decision, kept, learned(outcome.memory, kept), outcome.beside)
 
 
-def decided(
-    seen: Collected,
-    permission: ScalePermission,
-    outcome: Outcome | SideOutcome,
-    kept: Memory,
-    prices: Mapping[str, Price],
-) -> PoolPlan:
-    """The plan that follows from a decision. `kept`: the memory that is kept of it."""
-    decision, learning = outcome.decision, outcome.memory
-    actions = actions_of(seen, decision) if permission.act else ()
-    money = expense(seen, decision, prices)
-    return PoolPlan(seen, permission, decision, kept, learned(learning, kept), money, actions)
+def _together(each: Sequence[Learned]) -> Learned:
+    """What the status tells of the pool. Of the SLO's bounds each stage tells by itself."""
+    if len(each) == 1:
+        return each[0]
+    prefill, decode = each
+    starts = [one for one in (prefill.cold_start, decode.cold_start) if one is not None]
+    return replace(
+        prefill,
+        missing=prefill.missing or decode.missing,
+        coverage=min(prefill.coverage, decode.coverage),
+        queue_unknown=prefill.queue_unknown or decode.queue_unknown,
+        damaged=prefill.damaged or decode.damaged,
+        client_unknown=prefill.client_unknown or decode.client_unknown,
+        cold_start=max(starts, default=None),
+        vanished=prefill.vanished if prefill.vanished is not None else decode.vanished,
+        reference="",
+    )
 
 
 def expense(seen: Collected, decision: Decision, prices: Mapping[str, Price]) -> Expense:
@@ -234,19 +269,20 @@ def expense(seen: Collected, decision: Decision, prices: Mapping[str, Price]) ->
 
 def actions_of(seen: Collected, decision: Decision) -> tuple[ScaleAction, ...]:
     """What a decision changes, target by target: increases first, so that no capacity is given up before."""
-    wanted = {part.target: part.replicas for part in decision.parts} or {"": decision.replicas}
+    wanted = {part.target: part.replicas for part in decision.parts}
     actions = [ScaleAction(one.workload, wanted.get(one.name, one.workload.replicas)) for one in seen.targets]
     changing = [one for one in actions if one.added]
     return tuple(sorted(changing, key=lambda one: not one.grows))
 
 
 def core_targets(targets: Sequence[SeenTarget], room: Mapping[str, int] = NO_LIMITS) -> tuple[Target, ...]:
-    """The targets in the core's own units, where the pool has several. `room` as for `plan`.
+    """The targets in the core's own units. `room` as for `plan_pool`.
 
-    The price is in dollars where each target has one, else in GPUs; a replica whose GPUs are unknown counts as one.
+    The price is in dollars where each target has one, else in GPUs; a replica whose GPUs are unknown counts as one. A
+    target alone has the pool's min and max, which schedules may change.
     """
-    if not targets[0].name:
-        return ()
+    if len(targets) == 1 and targets[0].spec.role is None:
+        return (Target(targets[0].name, batch_limit=targets[0].workload.batch_limit),)
     costs = [one.spec.cost_per_replica_hour for one in targets]
     prices = [max(LEAST_PRICE, cost) for cost in costs if cost is not None]
     if len(prices) < len(costs):
@@ -282,14 +318,13 @@ def learned(learning: Memory, kept: Memory) -> Learned:
 
 def core_pool(
     pool: ServingPool,
-    batch_limit: float = math.inf,
-    targets: tuple[Target, ...] = (),
+    targets: tuple[Target, ...] = (Target(),),
     *,
     in_charge: bool,
     during: tuple[float, float] | None = None,
     metered: bool = False,
 ) -> Pool:
-    """The spec in the core's own units, with the requests that a replica's arguments let it run at a time.
+    """The spec in the core's own units.
 
     `targets`: see `core_targets`. `during`, from and to in Unix seconds: of the schedules, the windows that reach into
     that time; None for none.
@@ -307,7 +342,6 @@ def core_pool(
         min_replicas=spec.min,
         max_replicas=spec.max,
         in_charge=in_charge,
-        batch_limit=batch_limit,
         params=Params(
             scale_down_window=spec.behavior.scale_down_window,
             calibration=spec.behavior.calibration,
@@ -320,4 +354,5 @@ def core_pool(
         max_change=math.inf if spec.behavior.max_change_per_step is None else spec.behavior.max_change_per_step,
         targets=targets,
         prefills=spec.targets[0].role is Role.PREFILL,
+        paired=spec.has_roles,
     )

@@ -35,7 +35,7 @@ from servingpool.catalogue.notes import Note
 from servingpool.decision.observation import GatewayMetrics, Unknown
 from servingpool.reconcile.gateway_totals import GatewayReader
 from servingpool.reconcile.gateways import OwnGateway, gateway_of
-from servingpool.reconcile.sides import sides_of
+from servingpool.reconcile.stages import stages_of
 from servingpool.reconcile.turns import Asked, Part, Share, Turns
 
 log = logging.getLogger(__name__)
@@ -246,7 +246,7 @@ async def sound(backend: str, answer: Coroutine[Any, Any, T]) -> T | Unknown:
 def requests_for(pools: Iterable[ServingPool]) -> dict[Share, ReadRequest]:
     """One request for all pools of a backend that share engine and labels, by that pair."""
     merged: defaultdict[Share, Asked] = defaultdict(Asked)
-    for pool in chain.from_iterable(map(sides_of, pools)):
+    for pool in chain.from_iterable(map(stages_of, pools)):
         slo = pool.spec.slo
         merged[share_of(pool)].add(pool.metadata.namespace, slo.time_to_first_token, slo.time_per_output_token)
     return {share: asked.request(share) for share, asked in merged.items()}

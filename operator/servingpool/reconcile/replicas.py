@@ -75,9 +75,7 @@ def numbered(found: Replicas, target: TargetKey) -> Replicas:
 
 
 def of_all(names: Sequence[str], targets: Sequence[Replicas]) -> Replicas:
-    """Those of all targets of a pool, each replica with the name of its target; of a pool of one target without."""
-    if not any(names):
-        return targets[0]
+    """Those of all targets of a pool, each replica with the name of its target."""
     selections = [one.selection for one in targets if one.selection is not None]
     selection = selected_of(selections) if len(selections) == len(targets) else None
     named = list(zip(names, targets, strict=True))

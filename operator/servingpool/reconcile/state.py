@@ -1,6 +1,6 @@
 """What the loop keeps of each pool between two ticks.
 
-Only this module changes it: the stages of a tick call its methods, and read.
+Only this module changes it: the steps of a tick call its methods, and read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from servingpool.decision.state import Memory
 from servingpool.reconcile.expense import Expense
 from servingpool.reconcile.history import History
 from servingpool.reconcile.kept_memory import NO_ROLE, KeptMemory
-from servingpool.reconcile.pool_plan import PoolPlan
+from servingpool.reconcile.pool_plan import PoolPlan, StagePlan
 from servingpool.reconcile.target_state import TargetState
 from servingpool.reconcile.targets import SeenTarget, together
 
@@ -66,7 +66,7 @@ class PoolState:
     pool: ServingPool | None = None
     decision: Decision | None = None
     observation: Observation | None = None
-    sides: tuple[PoolPlan, ...] = ()
+    stages: tuple[StagePlan, ...] = ()
     """What was last decided for prefill and for decode, where targets have roles."""
     expense: Expense = field(default_factory=Expense)
 
@@ -150,7 +150,7 @@ class PoolState:
                 one.rest()
         self.pool, self.decision, self.observation = plan.seen.pool, plan.decision, plan.seen.observation
         self.expense = plan.expense
-        self.sides = plan.sides
+        self.stages = plan.stages
         self.kept.decided(plan)
 
     def refused(self) -> None:
@@ -194,7 +194,7 @@ class PoolState:
     def recommends(self, plan: PoolPlan) -> bool:
         """Whether a recommendation is new: of mode Recommend, and not what was said last."""
         decision, before = plan.decision, self.recommended
-        named = tuple(part.replicas for part in decision.parts) or (decision.replicas,)
+        named = tuple(part.replicas for part in decision.parts)
         if plan.seen.pool.spec.mode is not Mode.RECOMMEND:
             self.recommended = None
             return False

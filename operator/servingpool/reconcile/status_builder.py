@@ -29,9 +29,9 @@ from servingpool.reconcile.expense import Expense
 from servingpool.reconcile.limited_condition import judge_limits, limit_of
 from servingpool.reconcile.metrics_condition import judge_metrics
 from servingpool.reconcile.objects_condition import judge_objects
-from servingpool.reconcile.pool_plan import Planned, PoolPlan, Refusal
+from servingpool.reconcile.pool_plan import Planned, PoolPlan, Refusal, StagePlan
 from servingpool.reconcile.preconditions import ScalePermission
-from servingpool.reconcile.sides import of_role, role_of
+from servingpool.reconcile.stages import of_role
 from servingpool.reconcile.target_status import judge_drains, judge_targets, targets_of
 from servingpool.reconcile.zero_ready import judge_zero
 
@@ -89,7 +89,7 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
             "replicas": observation.requested if outcome.ordered is None else outcome.ordered,
             "ready_replicas": ready,
             "desired_replicas": decision.replicas,
-            "targets": targets_of(decision.parts, done=done),
+            "targets": targets_of(decision.parts, done=done) if plan.seen.pool.spec.several else None,
             "roles": roles_of(plan, done=done),
             "throughput": _throughput(figures, plan.expense),
             "cost": _cost(plan.expense),
@@ -135,9 +135,11 @@ def _refused(refusal: Refusal, held: Status) -> Status:
 
 
 def _targets(plan: PoolPlan) -> tuple[Reason, str] | None:
-    """Whether all targets deliver: of both roles that which does not, for none takes another role's place."""
-    judged = [(role_of(side.seen.pool), judge_targets(side.decision.parts)) for side in plan.each]
-    found = _worst([(one[0], of_role(role, one[1])) for role, one in judged if one is not None])
+    """Whether all of several targets deliver: of two roles the one that does not, for none takes another's place."""
+    if not plan.seen.pool.spec.several:
+        return None
+    judged = [(stage.role, judge_targets(stage.decision.parts)) for stage in plan.stages]
+    found = _worst([(one[0], of_role(role, one[1])) for role, one in judged])
     return judge_targets(plan.decision.parts) if found is not None and found[0].status is Truth.TRUE else found
 
 
@@ -188,22 +190,22 @@ def _slo_condition(plan: PoolPlan) -> Condition:
             said = [Reason.OBJECTIVE_MISSED.message(attained=percent, objective=objective)]
             if not isinstance(figures.attainment_now, Unknown):
                 said.append(Note.RECENT.message(recent=100.0 * figures.attainment_now))
-        said += _believed(plan) + [told for side in plan.each for told in _estimated(side)]
+        said += _believed(plan) + [told for stage in plan.stages for told in _estimated(stage)]
     said += [] if plan.decision.warning is None else [plan.decision.warning]
-    said += [told for side in plan.each for told in _caches_lost(side)]
+    said += [told for stage in plan.stages for told in _caches_lost(stage)]
     return _condition(plan, reason, " ".join(said))
 
 
-def _estimated(plan: PoolPlan) -> list[str]:
-    slo, role = plan.seen.pool.spec.slo, role_of(plan.seen.pool)
-    said = estimated(plan.learned, slo.time_to_first_token, slo.time_per_output_token, parted=bool(role))
+def _estimated(stage: StagePlan) -> list[str]:
+    slo, role = stage.seen.pool.spec.slo, stage.role
+    said = estimated(stage.learned, slo.time_to_first_token, slo.time_per_output_token, parted=bool(role))
     return [of_role(role, one) for one in said]
 
 
-def _caches_lost(plan: PoolPlan) -> list[str]:
-    rise = plan.learned.caches_lost
+def _caches_lost(stage: StagePlan) -> list[str]:
+    rise = stage.learned.caches_lost
     said = "" if rise is None else Note.CACHES_LOST.message(rise=rise)
-    return [of_role(role_of(plan.seen.pool), f"{said[0].upper()}{said[1:]}.")] if said else []
+    return [of_role(stage.role, f"{said[0].upper()}{said[1:]}.")] if said else []
 
 
 def _believed(plan: PoolPlan) -> list[str]:

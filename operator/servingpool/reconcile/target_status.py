@@ -14,12 +14,12 @@ from servingpool.reconcile.draining import judge_drain
 from servingpool.reconcile.targets import SeenTarget
 
 
-def targets_of(parts: Sequence[Part], *, done: bool) -> tuple[TargetStatus, ...] | None:
-    """Each target; None for a pool of one. `done`: all that was decided was ordered just now.
+def targets_of(parts: Sequence[Part], *, done: bool) -> tuple[TargetStatus, ...]:
+    """Each target. `done`: all that was decided was ordered just now.
 
     Of orders that were carried out in part the next tick tells which.
     """
-    told = tuple(
+    return tuple(
         TargetStatus(
             name=one.target,
             replicas=one.replicas if done else one.requested,
@@ -31,7 +31,6 @@ def targets_of(parts: Sequence[Part], *, done: bool) -> tuple[TargetStatus, ...]
         )
         for one in parts
     )
-    return told or None
 
 
 def judge_drains(targets: Sequence[SeenTarget], busy: Collection[float]) -> tuple[Reason, str]:
@@ -39,13 +38,11 @@ def judge_drains(targets: Sequence[SeenTarget], busy: Collection[float]) -> tupl
     judged = [(one.name, *judge_drain(one.workload.drain, busy)) for one in targets]
     ranked = sorted(judged, key=lambda one: (Truth.FALSE, Truth.UNKNOWN, Truth.TRUE).index(one[1].status))
     name, reason, said = ranked[0]
-    return reason, said if not name or reason.status is Truth.TRUE else f"{name}: {said}"
+    return reason, said if len(targets) == 1 or reason.status is Truth.TRUE else f"{name}: {said}"
 
 
-def judge_targets(parts: Sequence[Part]) -> tuple[Reason, str] | None:
-    """Reason and message of TargetsAvailable; None for a pool of one target."""
-    if not parts:
-        return None
+def judge_targets(parts: Sequence[Part]) -> tuple[Reason, str]:
+    """Reason and message of TargetsAvailable."""
     stuck = [f"{one.target}: {one.stuck}" for one in parts if one.stuck is not None]
     if not stuck:
         return Reason.TARGETS_DELIVER, Reason.TARGETS_DELIVER.message(targets=len(parts))

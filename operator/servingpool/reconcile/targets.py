@@ -19,7 +19,7 @@ class SeenTarget:
     """One target of a pool, as it is now."""
 
     name: str
-    """As decisions call it; empty where the pool has one target."""
+    """As decisions call it."""
     spec: Target
     workload: Workload
     owner: Key
@@ -55,11 +55,6 @@ def keys_of(pool: ServingPool) -> tuple[TargetKey, ...]:
 def target_of(pool: ServingPool) -> TargetKey:
     """What a pool of one target scales."""
     return keys_of(pool)[0]
-
-
-def names_of(pool: ServingPool) -> tuple[str, ...]:
-    """What decisions call its targets; one empty name where it has one."""
-    return pool.spec.target_names if pool.spec.several else ("",)
 
 
 def together(workloads: Sequence[Workload]) -> Workload:

@@ -25,7 +25,7 @@ class Three(Static):
     replicas: int = 3
 
     def decide(self, observation: Observation, pool: Pool, now: float) -> Answer:
-        return Answer(3, parts=(2, 1) if pool.targets else ())
+        return Answer(3, parts=(2, 1) if len(pool.targets) > 1 else ())
 
 
 def tiny() -> Case:

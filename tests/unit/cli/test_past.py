@@ -74,7 +74,7 @@ def test_roles_of_the_past_are_told_as_they_were(monkeypatch: pytest.MonkeyPatch
     world.pool()
     recorder = Recorder(world)
     recorder.run(20)
-    made = [(side.decision.replicas, side.decision.need) for side in world.state().sides]
+    made = [(side.decision.replicas, side.decision.need) for side in world.state().stages]
     shown = recorder.ask(monkeypatch, "explain", "--at", iso(world.now), "-o", "json")
     past = json.loads(shown.stdout)["roles"]
     assert [one["role"] for one in past] == ["prefill", "decode"]

@@ -8,6 +8,7 @@ import pytest
 from servingpool.decision import costs
 from servingpool.decision.forecast import Outlook
 from servingpool.decision.miss_curve import BINS, ESTIMATED, Curve, MissCurve
+from servingpool.decision.mix import Frontier, Offer
 from servingpool.decision.params import DEFAULT
 
 ALLOWANCE = 0.05
@@ -17,13 +18,18 @@ BURST = Outlook(np.array([2.0]), np.array([[2.0, 8.0]]), np.array([[0.9, 0.1]]))
 """Two replicas' work is expected, and in one of ten cases it is eight."""
 
 
+def of_one(most: int) -> Frontier:
+    """What may be had of one target."""
+    return Frontier((Offer(1.0, 1.0, 0, most),))
+
+
 def certain(level: float) -> Outlook:
     return Outlook(np.array([level]), np.array([[level]]), np.ones((1, 1)))
 
 
 def need(outlook: Outlook, curve: Curve, allowance: float, penalty: float, most: int) -> float:
     """The cheapest fleet for the one state in `outlook`."""
-    return float(costs.cheapest(outlook, curve, allowance, (penalty,), most).replicas[0, 0])
+    return float(costs.cheapest(outlook, curve, allowance, (penalty,), of_one(most)).replicas[0, 0])
 
 
 @pytest.mark.parametrize(
@@ -69,11 +75,12 @@ def test_a_large_fleet_is_found_to_the_replica(level: float) -> None:
 
 
 def test_every_size_up_to_64_is_weighed_and_few_beyond() -> None:
-    assert costs.sizes(KNEE, ALLOWANCE, 10.0, 1000).fleets.tolist() == list(
+    assert costs.sizes(KNEE, ALLOWANCE, 10.0, of_one(1000)).fleets.tolist() == list(
         range(1, 24 + 1)
     )  # 10 / 0.456 = 21.9: 22 + 1
-    many = costs.sizes(KNEE, ALLOWANCE, 1e4, 1000).fleets
-    assert (len(many) <= costs.SIZES, many[0], many[-1]) == (True, 1.0, 1000.0)
+    many = costs.sizes(KNEE, ALLOWANCE, 1e4, of_one(1000))
+    weighed = many.at(many.coarse()).fleets
+    assert (len(weighed) <= costs.SIZES, weighed[0], weighed[-1]) == (True, 1.0, 1000.0)
 
 
 def test_need_doubles_when_demand_does() -> None:
@@ -87,7 +94,7 @@ def test_a_state_with_a_burst_ahead_does_not_enlarge_the_fleet_of_another() -> N
     both = Outlook(np.array([2.0, 2.0]), np.array([[2.0, 2.0], [2.0, 8.0]]), np.array([[0.9, 0.1], [0.9, 0.1]]))
     fleets = np.arange(1.0, 20.0)
     chosen = fleets[
-        costs.CostMatrix(costs.States.of(both, KNEE, ALLOWANCE), KNEE, costs.Sizes.whole(fleets)).choose(400.0)
+        costs.CostMatrix(costs.States.of(both, KNEE, ALLOWANCE), KNEE, costs.Sizes(fleets, fleets)).choose(400.0)
     ]
     assert chosen.tolist() == [
         need(quiet, KNEE, ALLOWANCE, 400.0, most=100),
@@ -101,7 +108,7 @@ def test_each_state_and_penalty_of_a_large_fleet_is_answered_as_if_alone() -> No
     large = Outlook(np.array([380.0]), np.array([[350.0, 400.0]]), np.array([[0.2, 0.8]]))
     both = Outlook(*(np.concatenate(parts) for parts in zip(small, large, strict=True)))
     penalties = (2.0, 400.0)
-    found = costs.cheapest(both, KNEE, ALLOWANCE, penalties, most=4000).replicas
+    found = costs.cheapest(both, KNEE, ALLOWANCE, penalties, of_one(4000)).replicas
     alone = [[need(state, KNEE, ALLOWANCE, penalty, most=4000) for penalty in penalties] for state in (small, large)]
     assert found.tolist() == alone
     assert found[0, 0] < found[0, 1], "the higher the penalty, the more"
@@ -109,12 +116,12 @@ def test_each_state_and_penalty_of_a_large_fleet_is_answered_as_if_alone() -> No
 
 
 def test_the_fleets_around_the_cheapest_are_shown_with_their_misses() -> None:
-    shown = costs.cheapest(BURST, KNEE, ALLOWANCE, (2.0,), 100).candidates
+    shown = costs.cheapest(BURST, KNEE, ALLOWANCE, (2.0,), of_one(100)).candidates
     assert [one.replicas for one in shown] == [5.0, 6.0, 7.0, 8.0, 9.0]
     assert [one.misses for one in shown] == pytest.approx([2.72, 1.87, 1.26, 0.8, 0.8], abs=0.01)
 
 
 def test_no_fleet_is_shown_that_the_expected_demand_rules_out() -> None:
     # At this penalty 5 are the answer, and 4 are too few for what is expected.
-    shown = costs.cheapest(BURST, KNEE, ALLOWANCE, (1e-6,), 100).candidates
+    shown = costs.cheapest(BURST, KNEE, ALLOWANCE, (1e-6,), of_one(100)).candidates
     assert [one.replicas for one in shown] == [5.0, 6.0, 7.0]

@@ -15,6 +15,7 @@ from servingpool.decision.params import DEFAULT
 from servingpool.decision.pool import Pool
 from servingpool.decision.samples import TTFT_COUNT, Sample
 from servingpool.decision.slo import Slo
+from servingpool.decision.targets import ONLY
 from servingpool.decision.window import SampleWindow
 
 TTFT = Histogram((1.0, 2.5, 5.0), (90.0, 99.0, 100.0), 60.0, 102.0)
@@ -200,7 +201,7 @@ def test_each_replica_shows_its_own_steps() -> None:
 
     seen = compared(observation(35.0), compared(observation(15.0), {}).samples)
     # 2,000 computed prompt tokens/s in 20 steps/s are 100 a step.
-    assert seen.engines[""].steps == (pytest.approx((0.05, 100.0, 100.0, 1.0)), pytest.approx((0.02, 5.0, 0.0, 1.0)))
+    assert seen.engines[ONLY].steps == (pytest.approx((0.05, 100.0, 100.0, 1.0)), pytest.approx((0.02, 5.0, 0.0, 1.0)))
 
 
 def single(at: float, *, wait: float, tokens: float = 1.0) -> ReplicaMetrics:
@@ -223,15 +224,15 @@ def single(at: float, *, wait: float, tokens: float = 1.0) -> ReplicaMetrics:
 def test_a_request_that_decodes_nothing_costs_its_latency_without_the_others(wait: float, cost: float) -> None:
     first = compared(observed(single(15.0, wait=wait), ready=1), {})
     seen = compared(observed(single(30.0, wait=wait), ready=1), first.samples)
-    (found,) = seen.engines[""].prefills
+    (found,) = seen.engines[ONLY].prefills
     assert found.itl == pytest.approx(cost, rel=0.001)
     assert (found.decoding, found.prefill, found.base) == (0.0, 1000.0, 0.0)
-    assert not seen.engines[""].steps
+    assert not seen.engines[ONLY].steps
 
 
 def test_nothing_is_told_by_requests_whose_second_token_is_on_its_way() -> None:
     first = compared(observed(single(15.0, wait=0.1, tokens=1.1), ready=1), {})
-    assert compared(observed(single(30.0, wait=0.1, tokens=1.1), ready=1), first.samples).engines[""].prefills == ()
+    assert compared(observed(single(30.0, wait=0.1, tokens=1.1), ready=1), first.samples).engines[ONLY].prefills == ()
 
 
 def test_replicas_with_little_to_do_count_as_one() -> None:
@@ -240,7 +241,7 @@ def test_replicas_with_little_to_do_count_as_one() -> None:
 
     seen = compared(observation(30.0), compared(observation(15.0), {}).samples)
     # 37 tokens each, 600 in all.
-    assert seen.engines[""].steps == (pytest.approx((0.02, 0.05, 0.2, 1.0)),)
+    assert seen.engines[ONLY].steps == (pytest.approx((0.02, 0.05, 0.2, 1.0)),)
 
 
 @pytest.mark.parametrize(
@@ -263,4 +264,4 @@ def test_samples_that_say_nothing_about_a_step_are_left_out(before: ReplicaMetri
     after = replace(after, scraped_at=before.scraped_at + 15.0)
     seen = compared(observed(after, ready=1), compared(observed(before, ready=1), {}).samples)
     assert seen.covered == (15.0 if not seen.damaged else 0.0)
-    assert seen.engines[""].steps == ()
+    assert seen.engines[ONLY].steps == ()

@@ -5,13 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from servingpool.decision.decision import Verdict
+from servingpool.catalogue.limits import LimitName
+from servingpool.decision.decision import Limited, Verdict
 from servingpool.decision.fleet import Fleet, Line, moves, verdict_of_parts
 from servingpool.decision.mix import ENOUGH
 from servingpool.decision.observation import Reading, Unknown
+from servingpool.decision.params import DEFAULT
+from servingpool.decision.pool import Pool
+from servingpool.decision.slo import Slo
 from servingpool.decision.targets import Target
 
 UNPROVEN = Unknown("no replica of it has served yet")
@@ -36,11 +41,12 @@ def line(
 
 
 def fleet(*lines: Line, least: int = 1, most: int = 20, max_change: float = math.inf) -> Fleet:
-    return Fleet(lines, least, most, max_change, saves=0.1)
+    params = replace(DEFAULT, worth_moving=0.1)
+    return Fleet.of(lines, Pool(Slo(2.0), least, most, max_change=max_change, params=params))
 
 
 def split(of: Fleet, need: float, *, move: bool = True, trial: bool = False) -> tuple[int, ...]:
-    return tuple(part.replicas for part in of.split(need, move=move, trial=trial))
+    return tuple(part.replicas for part in of.split(Limited(need), move=move, trial=trial).parts)
 
 
 def l40s(*, ordered: int = 0) -> Line:
@@ -93,9 +99,16 @@ class TestReplacement:
 
     def test_a_probe_stays_where_no_target_delivers_more(self) -> None:
         lost = line(ordered=8, ready=2, stuck="6 pods find no node")
-        assert split(fleet(lost), 2.0) == (3,)
         assert split(fleet(lost._replace(requested=3), line("full", most=2, ordered=2)), 4.0) == (3, 2)
-        assert split(fleet(lost), 1.0) == (1,), "what stands is enough"
+
+    def test_where_none_delivers_what_is_needed_stays_ordered(self) -> None:
+        lost = line(ordered=8, ready=2, stuck="6 pods find no node")
+        assert split(fleet(lost), 8.0) == (8,)
+        assert split(fleet(lost), 5.0) == (5,)
+        assert split(fleet(lost, line("spot", price=1.0, ordered=2, ready=0, stuck="2 pods find no node")), 8.0) == (
+            6,
+            2,
+        )
         assert split(fleet(lost._replace(ready=0, delivered=0), least=0), 0.0) == (0,)
 
     def test_comes_home_once_the_probe_has_a_node(self) -> None:
@@ -107,21 +120,21 @@ class TestWhileTheNeedIsNotKnown:
 
     def test_pods_without_a_node_stay_ordered_unless_another_target_serves_in_their_place(self) -> None:
         lost = line("spot", price=1.0, ordered=3, ready=1, stuck="2 pods find no node")
-        parts = fleet(line(ordered=1), lost).split(2.0, move=False, trial=False, keep=True)
+        parts = fleet(line(ordered=1), lost).split(Limited(2.0), move=False, trial=False, keep=True).parts
         assert [part.replicas for part in parts] == [1, 3]
-        parts = fleet(line(ordered=1), lost).split(4.0, move=False, trial=False, keep=True)
+        parts = fleet(line(ordered=1), lost).split(Limited(4.0), move=False, trial=False, keep=True).parts
         assert [part.replicas for part in parts] == [3, 2]
 
     def test_a_target_that_counts_for_little_or_nothing_stays(self) -> None:
         some = fleet(
             line(ordered=20, most=20), line("small", speed=0.01, ordered=1), line("slow", speed=0.0, ordered=1), most=30
         )
-        parts = some.split(some.standing, move=False, trial=False, keep=True)
+        parts = some.split(Limited(some.standing), move=False, trial=False, keep=True).parts
         assert [part.replicas for part in parts] == [20, 1, 1]
 
     def test_a_pool_that_has_lost_all_is_not_at_zero(self) -> None:
         lost = line("spot", price=1.0, ordered=4, ready=0, stuck="4 pods find no node")
-        parts = fleet(lost, line(), least=0).split(0.0, move=False, trial=False, keep=True)
+        parts = fleet(lost, line(), least=0).split(Limited(0.0), move=False, trial=False, keep=True).parts
         assert [part.replicas for part in parts] == [4, 0]
 
 
@@ -171,7 +184,7 @@ def fleets(draw: st.DrawFn) -> Fleet:
 def test_whatever_stands_each_target_keeps_its_bounds_and_ready_capacity_that_is_needed_stays(
     some: Fleet, need: float, move: bool, trial: bool
 ) -> None:
-    parts = some.split(need, move=move, trial=trial)
+    parts = some.split(Limited(need), move=move, trial=trial).parts
     for part, one in zip(parts, some.lines, strict=True):
         assert one.target.base <= part.replicas <= max(one.target.most, one.requested)
     served = sum(one.weight * one.ready for one in some.lines)
@@ -184,18 +197,55 @@ def test_whatever_stands_each_target_keeps_its_bounds_and_ready_capacity_that_is
 def test_what_was_ordered_is_not_ordered_otherwise_at_the_next_look(some: Fleet, need: float) -> None:
     """Once all is Ready the answer is one that stays: nothing swings between two mixes."""
     for _ in range(4):
-        parts = some.split(need, move=True, trial=False)
+        parts = some.split(Limited(need), move=True, trial=False).parts
         lines = tuple(
-            one._replace(requested=part.replicas, ready=part.replicas, delivered=part.replicas, stuck=None)
+            one._replace(
+                requested=part.replicas, ready=part.replicas, delivered=part.replicas, stuck=None, absent=False
+            )
             for one, part in zip(some.lines, parts, strict=True)
         )
         some = replace(some, lines=lines)
-    assert tuple(part.replicas for part in some.split(need, move=True, trial=False)) == tuple(
+    assert tuple(part.replicas for part in some.split(Limited(need), move=True, trial=False).parts) == tuple(
         one.requested for one in some.lines
     )
 
 
 def test_a_sentence_says_what_changes() -> None:
-    parts = fleet(line(ordered=2), l40s()).split(2.2, move=False, trial=False)
+    parts = fleet(line(ordered=2), l40s()).split(Limited(2.2), move=False, trial=False).parts
     assert moves(parts, "h100") == "scale up l40s 0 -> 1 (counted in replicas of h100)"
     assert verdict_of_parts(parts) is Verdict.SCALE_UP
+
+
+class TestAlone:
+    """A pool of one target."""
+
+    @pytest.mark.parametrize(("ordered", "need"), [(999, 999), (1000, 1000), (2000, 2001), (2000, 1999), (1, 2500)])
+    def test_is_what_was_asked_for_to_the_replica(self, ordered: int, need: int) -> None:
+        some = fleet(line(ordered=ordered, most=10_000), most=10_000)
+        assert split(some, float(need)) == (need,)
+
+    def test_a_step_is_told_where_it_changes_the_answer(self) -> None:
+        some = fleet(line(ordered=2), max_change=2.0)
+        limited = some.split(Limited(7.0), move=False, trial=False).limited
+        assert [(one.name, one.before, one.after) for one in limited.applied] == [(LimitName.MAX_CHANGE, 7.0, 4.0)]
+
+
+class TestRole:
+    """A target alone of a role: the other role's size follows from this one's."""
+
+    def pair(self, one: Line, *, least: int = 1, most: int = 10) -> Fleet:
+        return Fleet.of((one,), Pool(Slo(2.0), least, most, paired=True))
+
+    def test_keeps_its_own_base_above_the_pools_min(self) -> None:
+        assert split(self.pair(line(base=3, ordered=5)), 1.0) == (3,)
+
+    def test_keeps_to_a_lower_max_while_pods_find_no_node(self) -> None:
+        lost = line(most=10, ordered=12, ready=10, stuck="2 pods find no node")
+        assert split(self.pair(lost), 12.0) == (10,)
+
+
+def test_a_step_that_holds_back_a_cheaper_replacement_is_not_told_as_need() -> None:
+    some = fleet(line(ordered=5), line("cheap", price=1.0), max_change=2.0)
+    found = some.split(Limited(5.0), move=True, trial=False)
+    assert [part.replicas for part in found.parts] == [5, 2]
+    assert found.limited == Limited(5.0)

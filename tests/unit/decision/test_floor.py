@@ -18,6 +18,7 @@ from servingpool.decision.plan import plan
 from servingpool.decision.state import UpdateResult
 from servingpool.decision.step_time import StepTime
 
+from .test_costs import of_one
 from .world import POOL, World
 
 ENOUGH = enough_for(POOL.slo.allowed)
@@ -43,7 +44,9 @@ def limited(curve: MissCurve, missed: float, replicas: int, requested: int = 8, 
     world.memory.window.rows[:, -2:] = 100.0, 100.0 * missed
     step = memory.step_time(POOL)
     assert step is not None
-    found = plan(world.observation(), POOL, UpdateResult(memory, step, memory.window.demand(step, 15.0, DEFAULT)))
+    found = plan(
+        world.observation(), POOL, UpdateResult(memory, step, memory.window.demand(step, 15.0, DEFAULT)), of_one(40)
+    )
     assert isinstance(found, Plan)
     believed = replace(found, curve=replace(found.curve, floor=0.2), level=level)
     return _while_misses_remain(Limited(replicas), float(requested), POOL, memory, believed)

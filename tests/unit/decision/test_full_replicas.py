@@ -25,6 +25,7 @@ from servingpool.decision.samples import missing_series, with_empty_series
 from servingpool.decision.saturation import Full, Saturation
 from servingpool.decision.slo import Slo
 from servingpool.decision.state import Memory
+from servingpool.decision.targets import Target
 
 START, TICK, COLD_START = 1_700_000_000.0, 15.0, 60.0
 TOKENS, STEP, PREFILL = 200, 0.04, 0.25
@@ -440,7 +441,7 @@ def test_a_damaged_sample_takes_no_capacity_away() -> None:
 
 def test_a_limit_in_the_arguments_counts_until_a_replica_was_seen_full() -> None:
     """A queue that clears between two scrapes never shows a full replica."""
-    fleet, told = Fleet(replicas=1), Fleet(replicas=1, pool=replace(POOL, batch_limit=8.0))
+    fleet, told = Fleet(replicas=1), Fleet(replicas=1, pool=replace(POOL, targets=(Target(batch_limit=8.0),)))
     for _ in range(20):
         unaware, aware = fleet.tick(0.8), told.tick(0.8)
     assert fleet.memory.profile.saturation.seconds == told.memory.profile.saturation.seconds == 0.0
@@ -453,16 +454,16 @@ def test_a_limit_in_the_arguments_counts_until_a_replica_was_seen_full() -> None
 
 
 def test_what_was_seen_full_counts_more_than_a_limit_in_the_arguments() -> None:
-    fleet = Fleet(pool=replace(POOL, batch_limit=256.0))
+    fleet = Fleet(pool=replace(POOL, targets=(Target(batch_limit=256.0),)))
     for _ in range(20):
         fleet.tick(5.0)
     assert fleet.memory.profile.saturation.batch == pytest.approx(8.0, rel=0.15), "a small KV cache, say"
 
 
 def test_another_limit_in_the_arguments_counts_at_once_where_none_was_seen_full() -> None:
-    fleet = Fleet(replicas=3, pool=replace(POOL, batch_limit=8.0))
+    fleet = Fleet(replicas=3, pool=replace(POOL, targets=(Target(batch_limit=8.0),)))
     for _ in range(10):
         fleet.tick(0.3)
-    fleet.pool = replace(POOL, batch_limit=16.0)
+    fleet.pool = replace(POOL, targets=(Target(batch_limit=16.0),))
     fleet.tick(0.3)
     assert fleet.memory.profile.saturation.batch == 16.0

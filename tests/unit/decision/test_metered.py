@@ -24,6 +24,7 @@ from servingpool.decision.observation import (
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo import Slo
 from servingpool.decision.state import Memory
+from servingpool.decision.targets import Target
 
 START, TICK, SECOND = 1_700_000_000.0, 15.0, 0.1
 SLO = Slo(time_to_first_token=2.0, time_per_output_token=0.1, at_gateway=True)
@@ -51,7 +52,7 @@ class World:
     memory: Memory = field(default_factory=Memory)
     flight: Unknown | None = None
     """Why requests in flight are not told."""
-    pool: Pool = field(default_factory=lambda: Pool(SLO, 1, 8, batch_limit=SLOTS))
+    pool: Pool = field(default_factory=lambda: Pool(SLO, 1, 8, targets=(Target(batch_limit=SLOTS),)))
 
     def serve(self, seconds: float) -> None:
         for _ in range(round(seconds / SECOND)):

@@ -178,7 +178,9 @@ def test_evidence_does_not_fade_while_nothing_is_observed():
     world.run(6.0, 60)
     profile = world.memory.profile
     # As after an upgrade that has just been noticed.
-    world.memory = replace(world.memory, profile=replace(profile, fit=replace(profile.fit, drift=0.3)))
+    (kind,) = profile.kinds
+    fit = replace(kind.fit, drift=0.3)
+    world.memory = replace(world.memory, profile=replace(profile, fit=fit, kinds=(replace(kind, fit=fit),)))
     world.blind = True
     world.run(6.0, 10)
     assert sum(world.memory.profile.curve.requests) == pytest.approx(sum(profile.curve.requests))

@@ -8,7 +8,7 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from servingpool.decision.mix import ENOUGH, Frontier, Offer, capacity, cheapest_mix, greatest, price
+from servingpool.decision.mix import ENOUGH, MIXES, Frontier, Offer, capacity, cheapest_mix, front, greatest, price
 
 H100, L40S = Offer(1.0, 3.9, 0, 10), Offer(0.25, 1.0, 0, 10)
 
@@ -40,14 +40,23 @@ def test_no_other_mix_of_that_capacity_is_cheaper(some: tuple[Offer, ...], need:
 
 
 @settings(deadline=None)
-@given(offers(), st.integers(1, 12), st.floats(0.0, 6.0))
-def test_more_capacity_costs_more_and_none_is_weighed_that_costs_no_less(
-    some: tuple[Offer, ...], last: int, standing: float
-) -> None:
-    capacities, prices = Frontier(some, standing).upto(last)
+@given(offers(), st.floats(1.0, 12.0))
+def test_more_capacity_costs_more_and_none_is_weighed_that_costs_no_less(some: tuple[Offer, ...], last: float) -> None:
+    capacities, prices = Frontier(some).upto(last)
     assert len(capacities) == len(prices) > 0
     assert (capacities[1:] > capacities[:-1]).all()
     assert (prices[1:] > prices[:-1]).all()
+
+
+@settings(deadline=None)
+@given(offers(), st.floats(1.0, 12.0))
+def test_what_is_weighed_costs_as_little_as_any_mix_of_its_capacity(some: tuple[Offer, ...], last: float) -> None:
+    capacities, prices = front(some, last)
+    every = [tuple(mix) for mix in product(*(range(offer.least, offer.most + 1) for offer in some))]
+    for at, paid in zip(capacities, prices, strict=True):
+        best = min(price(some, mix) for mix in every if capacity(some, mix) >= at * (1.0 - 1e-9))
+        assert math.isclose(paid, best, rel_tol=1e-6)
+    assert capacities[-1] >= min(last, capacity(some, greatest(some))) * (1.0 - 1e-9)
 
 
 def test_small_replicas_fill_what_a_large_one_would_leave_idle() -> None:
@@ -69,7 +78,14 @@ def test_eight_targets_of_a_hundred_replicas_take_few_steps() -> None:
     assert price(some, mix) < 1.02 * 100.0 * min(offer.unit_price for offer in some)
 
 
+def test_eight_targets_of_ten_thousand_replicas_are_weighed_in_few_sizes() -> None:
+    some = tuple(Offer(1.0 + 0.13 * n, 1.0 + 0.14 * n, 0, 10_000) for n in range(8))
+    capacities, prices = front(some, 9000.0)
+    assert len(capacities) < MIXES**2
+    assert (capacities[-1], prices[-1]) == (9000.0, 9000.0)
+
+
 def test_a_capacity_of_one_at_the_best_value_costs_one() -> None:
-    capacities, prices = Frontier((H100, L40S), 0.0).upto(4)
+    capacities, prices = Frontier((H100, L40S)).upto(4.0)
     assert math.isclose(capacities[0], 0.25)
     assert math.isclose(prices[0], 1.0 / 3.9)

@@ -12,13 +12,14 @@ import pytest
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.bounds import Window
+from servingpool.decision.decision import Limited
 from servingpool.decision.fleet import Fleet, Line
 from servingpool.decision.observation import Observation, Replica
 from servingpool.decision.ordinals import fewest, lowest, not_ready
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.shortage import Shortage
 from servingpool.decision.state import Memory
-from servingpool.decision.targets import Target
+from servingpool.decision.targets import ONLY, Target
 
 from .world import POOL, START, Engine, World
 
@@ -74,7 +75,7 @@ class Numbered(World):
     """A StatefulSet: `dead` are its lowest ordinals, which are not Ready, and the highest go first."""
 
     dead: list[Engine] = field(default_factory=list)
-    target: str = ""
+    target: str = ONLY
 
     @property
     def requested(self) -> int:
@@ -120,11 +121,14 @@ def test_a_fleet_whose_first_ordinal_is_dead_is_not_shrunk_into_those_that_serve
 def test_of_several_targets_one_that_removes_the_highest_keeps_as_many_that_serve() -> None:
     target = Target("numbered", 1.0)
     fleet = Fleet((line(target, "drrr"), line(Target("other", 3.0), "")), 1, 10, math.inf, 0.1)
-    orders = [part.replicas for part in fleet.split(3.0, move=False, trial=False)]
+    orders = [part.replicas for part in fleet.split(Limited(3.0), move=False, trial=False).parts]
     assert orders == [4, 0]
     chosen = Fleet((line(target, "drrr")._replace(standing=()), *fleet.lines[1:]), 1, 10, math.inf, 0.1)
-    assert [part.replicas for part in chosen.split(3.0, move=False, trial=False)] == [3, 0]
-    assert [part.replicas for part in replace(fleet, most=3).split(3.0, move=False, trial=False)] == [3, 0]
+    assert [part.replicas for part in chosen.split(Limited(3.0), move=False, trial=False).parts] == [3, 0]
+    assert [part.replicas for part in replace(fleet, most=3).split(Limited(3.0), move=False, trial=False).parts] == [
+        3,
+        0,
+    ]
 
 
 def line(target: Target, replicas: str) -> Line:

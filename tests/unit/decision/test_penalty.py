@@ -17,6 +17,8 @@ from servingpool.decision.forecast import KEPT, SPACING, Forecast
 from servingpool.decision.miss_curve import BINS, ESTIMATED, Curve, MissCurve
 from servingpool.decision.params import DEFAULT
 
+from .test_costs import of_one
+
 ALLOWANCE, GREATEST = 0.03, 200.0
 KNEE = Curve(np.where(BINS < 0.5, 0.0, 1.0), floor=0.0, limit=1.0, aftermath=4.0)
 """None is late up to load 0.4536, all are from 0.5105, and beyond 1 the queue is late as well."""
@@ -49,7 +51,7 @@ def found(forecast: Forecast, *, most: int = 100, held: float = 0.0, allowance: 
 
 
 def penalty(forecast: Forecast, curve: Curve, allowance: float, *, greatest: float, most: int, held: float) -> float:
-    return miss_penalty(forecast, curve, allowance, greatest=greatest, most=most, held=held, params=DEFAULT)
+    return miss_penalty(forecast, curve, allowance, greatest=greatest, frontier=of_one(most), held=held, params=DEFAULT)
 
 
 def share_missed(forecast: Forecast, at: float, held: float) -> float:
@@ -59,7 +61,7 @@ def share_missed(forecast: Forecast, at: float, held: float) -> float:
     """
     past = forecast.past(KNEE.load_for(ALLOWANCE), DEFAULT)
     assert past is not None
-    sizes = costs.sizes(KNEE, ALLOWANCE, max(past.observed.max(), past.outlook.samples.max()), 100)
+    sizes = costs.sizes(KNEE, ALLOWANCE, max(past.observed.max(), past.outlook.samples.max()), of_one(100))
     matrix, fleets = costs.CostMatrix(costs.States.of(past.outlook, KNEE, ALLOWANCE), KNEE, sizes), sizes.fleets
     wanted, kept = fleets[matrix.choose(at)], fleets[matrix.choose(DEFAULT.hysteresis * at)]
     chosen = wanted.tolist()

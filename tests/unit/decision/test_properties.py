@@ -26,6 +26,7 @@ from servingpool.decision.state import Memory
 
 from ..fuzzing import EXAMPLES, fuzzed  # noqa: TID252, tests are no package of an installed name
 from .sequences import HUGE_DEMAND, live, lives, sequences, tell_progress
+from .test_costs import of_one
 from .world import plain, restored
 
 HALF = EXAMPLES // 2
@@ -77,7 +78,7 @@ def check(pool: Pool, sequence: Iterable[tuple[float, Observation]]) -> None:
             assert decision.replicas >= bounded(requested, requested, pool, bounds)
             assert decision.replicas <= bounded(most, requested, pool, bounds)
         else:
-            assert 0.0 <= decision.need <= 4 * bounds.most.replicas + 2
+            assert 0.0 <= decision.need <= 4 * max(1, bounds.most.replicas) + 2
         missing = len(observed.ready) > (0 if isinstance(observed.metrics, Unknown) else len(observed.metrics))
         if missing or observed.rollout or decision.calibrating:
             assert decision.replicas >= bounded(requested, requested, pool, bounds)
@@ -160,7 +161,7 @@ def test_at_the_same_penalty_more_demand_never_needs_fewer_replicas(curve, deman
 
     def need(shift: float) -> float:
         outlook = Outlook(np.array([expected + shift]), samples + shift, weights)
-        return float(costs.cheapest(outlook, curve, allowance, (penalty,), most=400).replicas[0, 0])
+        return float(costs.cheapest(outlook, curve, allowance, (penalty,), of_one(400)).replicas[0, 0])
 
     # Beyond 64 sizes, those between are weighed around the best only: a replica or two in a hundred.
     assert need(more) >= need(0.0) - (0.0 if need(more) <= costs.SIZES else math.ceil(0.02 * need(more)))

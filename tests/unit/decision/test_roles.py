@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servingpool.catalogue.limits import LimitName
-from servingpool.decision.decide import Side, decide, decide_both
+from servingpool.decision.decide import Stage, decide, decide_stages
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Observation, Ordered, Replica, Unknown
 from servingpool.decision.pool import Pool
 from servingpool.decision.roles import (
@@ -59,7 +59,7 @@ LEFT = {
 """Figures that each role has by itself. A new figure stands here, or is one side's, or is joined of both."""
 
 
-def side(role: str, slo: Slo, standing: int, *, least: int = 1, most: int = 20, gateway: float | None = None) -> Side:
+def side(role: str, slo: Slo, standing: int, *, least: int = 1, most: int = 20, gateway: float | None = None) -> Stage:
     """A fleet of which nothing is known but how many replicas there are: it stays, within min and max."""
     replicas = tuple(Replica(f"{role}-{at}", age=600.0, ready_for=500.0, target=role) for at in range(standing))
     at_zero = GatewayMetrics() if gateway is None else GatewayMetrics(START, 0.0, gateway, gateway)
@@ -71,13 +71,13 @@ def side(role: str, slo: Slo, standing: int, *, least: int = 1, most: int = 20, 
         targets=(Ordered(role, standing),),
     )
     pool = Pool(slo, least, most, idle_after=900.0 if least == 0 else None, targets=(Target(role, 1.0, most=most),))
-    return Side(observation, pool, Memory())
+    return Stage(observation, pool, Memory())
 
 
 def both(prefill: int, decode: int, ratio: Ratio = ANY, **bounds: int) -> tuple[int, int]:
     first = side("prefill", prefill_slo(CLIENT), prefill, **bounds)
     second = side("decode", decode_slo(CLIENT), decode, **bounds)
-    return tuple(one.decision.replicas for one in decide_both(first, second, ratio, START))  # type: ignore[return-value]
+    return tuple(one.decision.replicas for one in decide_stages([first, second], ratio, START))  # type: ignore[return-value]
 
 
 class TestSlo:
@@ -133,14 +133,14 @@ class TestRatio:
     def test_the_sentence_names_the_ratio_and_not_min(self) -> None:
         first = side("prefill", prefill_slo(CLIENT), 6)
         second = side("decode", decode_slo(CLIENT), 2)
-        _, decode = decide_both(first, second, Ratio(most=2.0), START)
+        _, decode = decide_stages([first, second], Ratio(most=2.0), START)
         assert decode.decision.reason.endswith("; prefillPerDecode raises replicas to 3 beside 6 for prefill")
         assert decode.decision.limits[-1].name is LimitName.RATIO
         assert decode.decision.bounds.least.beside is not None
 
     def test_what_was_learned_does_not_depend_on_the_other_side(self) -> None:
         first, second = side("prefill", prefill_slo(CLIENT), 6), side("decode", decode_slo(CLIENT), 2)
-        _, raised = decide_both(first, second, Ratio(most=2.0), START)
+        _, raised = decide_stages([first, second], Ratio(most=2.0), START)
         alone = decide(second.observation, second.pool, second.memory, START)
         assert raised.memory == alone.memory
 
@@ -151,8 +151,9 @@ class TestBeside:
         self, p: int, d: int, fewer: int, least: float, wide: float
     ) -> None:
         first, second = side("prefill", prefill_slo(CLIENT), p, least=0), side("decode", decode_slo(CLIENT), d, least=0)
-        prefill, decode = decide_both(first, second, Ratio(least, least * wide), START)
+        prefill, decode = decide_stages([first, second], Ratio(least, least * wide), START)
         for one, alone, other in ((prefill, p, decode.decision.replicas), (decode, d, prefill.decision.replicas)):
+            assert one.beside is not None
             assert alone <= one.beside(max(0, other - fewer)).replicas <= one.decision.replicas
 
     @given(st.integers(0, 8), st.integers(0, 8), st.sampled_from([0, 1]), st.floats(0.05, 4.0), st.floats(1.0, 8.0))
@@ -161,7 +162,7 @@ class TestBeside:
     ) -> None:
         first = side("prefill", prefill_slo(CLIENT), p, least=least)
         second = side("decode", decode_slo(CLIENT), d, least=least)
-        for one in decide_both(first, second, Ratio(low, low * wide), START):
+        for one in decide_stages([first, second], Ratio(low, low * wide), START):
             beside = one.decision.bounds.least.beside
             for limit in one.decision.limits:
                 assert limit.name is not LimitName.MINIMUM or limit.after <= least
@@ -179,7 +180,7 @@ class TestZero:
     def test_a_role_that_runs_for_the_other_alone_is_no_matter_of_min_nor_of_the_ratio(self, ratio: Ratio) -> None:
         first = side("prefill", prefill_slo(CLIENT), 3, least=0)
         second = side("decode", decode_slo(CLIENT), 0, least=0)
-        _, decode = decide_both(first, second, ratio, START)
+        _, decode = decide_stages([first, second], ratio, START)
         assert decode.decision.limits[-1].name is LimitName.OTHER_ROLE
         assert decode.decision.reason.endswith("raised to 1 because prefill has 3: neither role is at 0 alone")
 
@@ -199,10 +200,10 @@ class TestSeen:
 class TestJoined:
     def test_every_figure_is_of_one_side_of_both_or_left_to_each(self) -> None:
         first, second = side("prefill", prefill_slo(CLIENT), 2), side("decode", decode_slo(CLIENT), 3)
-        prefill, decode = (one.decision for one in decide_both(first, second, Ratio(), START))
+        prefill, decode = (one.decision for one in decide_stages([first, second], Ratio(), START))
         given_prefill = replace(prefill, figures=replace(prefill.figures, attainment=0.98, queue=4.0, load=0.5))
         given_decode = replace(decode, figures=replace(decode.figures, attainment=0.97, queue=1.0, load=0.7))
-        whole = joined(given_prefill, given_decode)
+        whole = joined([given_prefill, given_decode])
         assert whole.replicas == 5
         assert [part.target for part in whole.parts] == ["prefill", "decode"]
         assert whole.figures.attainment == pytest.approx(0.98 * 0.97)

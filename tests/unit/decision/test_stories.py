@@ -12,14 +12,13 @@ import pytest
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.budget import CALIBRATION_MEMORY, ErrorBudget
-from servingpool.decision.decide import decide
+from servingpool.decision.decide import decide, learn
 from servingpool.decision.decision import Verdict
 from servingpool.decision.knee import posterior
 from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
 from servingpool.decision.params import DEFAULT, Params
 from servingpool.decision.slo import Slo
 from servingpool.decision.state import Memory
-from servingpool.decision.update import update
 from servingpool.decision.window import LOAD, WORK
 
 from .world import ENGINE, POOL, Engine, World, applied, plain, restored
@@ -198,7 +197,7 @@ def test_an_update_without_a_decision_drops_the_prediction():
     world.run(12.0, 12)
     assert world.memory.predicted_by is not None
     world.now += 15.0
-    assert update(world.observation(), world.pool, world.memory, world.now).memory.predicted_by is None
+    assert learn(world.observation(), world.pool, world.memory, world.now).predicted_by is None
 
 
 def test_a_memory_that_was_pickled_decides_the_same():
@@ -239,7 +238,7 @@ def test_history_teaches_the_same_as_live_ticks():
         for engine in past.engines:
             engine.serve(20.0 / 3, 15.0, 1000.0, 200.0)
         past.now += 15.0
-        memory = update(past.observation(), past.pool, memory, past.now).memory
+        memory = learn(past.observation(), past.pool, memory, past.now)
     assert memory.profile.fit == live.memory.profile.fit
     assert memory.profile.curve == live.memory.profile.curve
 

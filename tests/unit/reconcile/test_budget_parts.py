@@ -14,8 +14,8 @@ from servingpool.decision.decision import Decision
 from servingpool.decision.parts import Part
 from servingpool.reconcile.budget_cuts import Allowance, within
 from servingpool.reconcile.budget_members import _called
-from servingpool.reconcile.pool_plan import PoolPlan
-from servingpool.reconcile.targets import keys_of, names_of
+from servingpool.reconcile.pool_plan import PoolPlan, with_decisions
+from servingpool.reconcile.targets import keys_of
 
 from .fake_cluster import DrainsWhatRan, FakeCluster
 from .mixed_cluster import FIXED, SPOT, MixedCluster, changes, ordered
@@ -125,7 +125,8 @@ def test_a_budget_calls_targets_what_their_pool_calls_them() -> None:
         raw = world.cache.pools["chat", "pool"]
         pool = world.loop.states.parse(("chat", "pool"), raw)
         assert isinstance(pool, ServingPool)
-        assert _called(pool.key, raw) == dict(zip(keys_of(pool), names_of(pool), strict=True))
+        names = pool.spec.target_names if pool.spec.several else ("",)
+        assert _called(pool.key, raw) == dict(zip(keys_of(pool), names, strict=True))
     other = {"name": "vllm", "apiVersion": "other.io/v1", "max": 3}
     world.pool(targets=[twice[0], other])
     named = _called(("chat", "pool"), world.cache.pools["chat", "pool"])
@@ -224,7 +225,7 @@ def planned(*parts: Part, capacity: float = 4.0, **spec: Any) -> PoolPlan:
     decision = replace(
         plan.decision, parts=parts, replicas=sum(part.replicas for part in parts), need=capacity, limits=()
     )
-    return replace(plan, decision=decision)
+    return with_decisions(plan, [decision])
 
 
 def part(target: str, requested: int, replicas: int, *, ready: int | None = None, stuck: str | None = None) -> Part:

@@ -134,7 +134,7 @@ def inputs(of: FakeCluster) -> Seen:
 
 
 def told(pool: ServingPool, observation: Observation, figures: Figures) -> Expense:
-    return expense_of(pool, observation, figures, {"": 4}, {"acme": ACME})
+    return expense_of(pool, observation, figures, {"vllm": 4}, {"acme": ACME})
 
 
 @pytest.mark.parametrize("lost", ["generation_rate", "prompt_rate"])

@@ -38,14 +38,14 @@ class TestOneBadPoolDoesNotStopTheOthers:
 
     def test_a_defect_in_deciding(self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
         world = self.two()
-        decide = pool_plan.decide  # type: ignore[attr-defined]
+        decide_stages = pool_plan.decide_stages  # type: ignore[attr-defined]
 
-        def failing(observation: Any, *args: Any) -> Any:
-            if any(replica.name.startswith("bad") for replica in observation.ready):
+        def failing(stages: Any, *args: Any) -> Any:
+            if any(replica.name.startswith("bad") for stage in stages for replica in stage.observation.ready):
                 raise ZeroDivisionError("secret")
-            return decide(observation, *args)
+            return decide_stages(stages, *args)
 
-        monkeypatch.setattr(pool_plan, "decide", failing)
+        monkeypatch.setattr(pool_plan, "decide_stages", failing)
         done = world.step(minutes=ONE_MINUTE)
         assert (done.decided, done.failed) == (1, 1)
         assert world.condition("Ready", "bad") == ("False", "InternalError")
@@ -59,14 +59,14 @@ class TestOneBadPoolDoesNotStopTheOthers:
     ) -> None:
         world = self.two()
         world.remember(minutes=30)
-        update = backfill.update  # type: ignore[attr-defined]
+        learn = backfill.learn  # type: ignore[attr-defined]
 
         def failing(observation: Any, *args: Any) -> Any:
             if any(replica.name.startswith("bad") for replica in observation.ready):
                 raise ZeroDivisionError
-            return update(observation, *args)
+            return learn(observation, *args)
 
-        monkeypatch.setattr(backfill, "update", failing)
+        monkeypatch.setattr(backfill, "learn", failing)
         assert world.step().decided == 2
         assert world.state("good").memory.profile.learned > 1000
         assert "Traceback" in caplog.text

@@ -63,7 +63,7 @@ class TestSizes:
 
     def test_prefill_keeps_a_tenth_of_a_second_of_the_clients_bound_for_the_handover(self) -> None:
         world = settled(minutes=1)
-        first, second = (side.seen.pool.spec.slo for side in world.state().sides)
+        first, second = (side.seen.pool.spec.slo for side in world.state().stages)
         assert (first.time_to_first_token, first.time_per_output_token) == (1.9, None)
         assert (second.time_to_first_token, second.time_per_output_token) == (1.9, 0.1)
         assert first.attainment_share * second.attainment_share == pytest.approx(0.95, abs=1e-5)
@@ -173,6 +173,10 @@ class TestTogether:
     def test_the_ratio_stops_at_max(self) -> None:
         world = settled(spec={"prefillPerDecode": {"min": 12}, "targets": [{**PREFILL, "max": 4}, DECODE]})
         assert world.ordered[0] == 4
+
+    def test_the_only_target_of_a_role_keeps_its_base(self) -> None:
+        world = settled(rate=0.3, prefill=4, spec={"targets": [{**PREFILL, "base": 3}, DECODE]})
+        assert world.ordered == (3, 1)
 
     def test_both_sleep_and_both_wake(self) -> None:
         targets = [{**PREFILL, "min": 0}, {**DECODE, "min": 0}]

@@ -361,7 +361,7 @@ class TestMemory:
         world.pool(targets=[FIXED])
         world.step(minutes=20)
         learned = world.state().memory.profile
-        assert (learned.kinds, learned.reference) == ((), "")
+        assert ([kind.target for kind in learned.kinds], learned.reference) == (["fixed"], "fixed")
         assert "kinds" not in world.status()["profile"]
         assert "reference" not in world.status()["profile"]
         world.pool()
@@ -373,7 +373,7 @@ class TestMemory:
         world.pool(targets=[{**SPOT, "min": 1}])
         world.step()
         profile = world.state().memory.profile
-        assert (profile.kinds, profile.reference) == ((), "")
+        assert ([kind.target for kind in profile.kinds], profile.reference) == (["spot"], "spot")
         assert world.condition("Calibrating")[0] == "False"
         world.set_replicas("fixed", 0)
         world.step(minutes=20)

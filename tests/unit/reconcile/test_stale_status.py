@@ -259,7 +259,7 @@ def test_an_internal_error_leaves_no_figures(monkeypatch: pytest.MonkeyPatch) ->
     def broken(*_: Any, **__: Any) -> Any:
         raise RuntimeError("defect")
 
-    monkeypatch.setattr(pool_plan, "decide", broken)
+    monkeypatch.setattr(pool_plan, "decide_stages", broken)
     world.services["vllm"].rate = 60.0
     world.step(minutes=24)
     assert world.condition("Ready") == ("False", "InternalError")

@@ -1,4 +1,4 @@
-"""A pool of prefill and decode as two: what each role scales, and its part of the SLO."""
+"""The stages of a pool, one or prefill and decode: what each scales, and its part of the SLO."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from servingpool.decision.roles import Ratio, decode_slo, prefill_slo
 from servingpool.decision.slo import Slo
 
 
-def sides_of(pool: ServingPool) -> tuple[ServingPool, ...]:
+def stages_of(pool: ServingPool) -> tuple[ServingPool, ...]:
     """The pool; or where its targets have roles, one with the targets of prefill and one with those of decode."""
     if not pool.spec.has_roles:
         return (pool,)
     slo = slo_of(pool.spec)
     return tuple(
-        _side(pool, role, part) for role, part in ((Role.PREFILL, prefill_slo(slo)), (Role.DECODE, decode_slo(slo)))
+        _stage(pool, role, part) for role, part in ((Role.PREFILL, prefill_slo(slo)), (Role.DECODE, decode_slo(slo)))
     )
 
 
 def role_of(pool: ServingPool) -> str:
-    """The role of a side; empty for a pool without roles."""
+    """The role of a stage; empty for all targets of a pool."""
     role = pool.spec.targets[0].role
     return "" if role is None else role.value
 
@@ -45,7 +45,7 @@ def slo_of(spec: Spec) -> Slo:
     return Slo(slo.time_to_first_token, slo.time_per_output_token, slo.attainment_share)
 
 
-def _side(pool: ServingPool, role: Role, slo: Slo) -> ServingPool:
+def _stage(pool: ServingPool, role: Role, slo: Slo) -> ServingPool:
     spec, own = pool.spec, pool.spec.slo
     bounds = {"time_to_first_token": slo.time_to_first_token, "time_per_output_token": slo.time_per_output_token}
     part = own.model_copy(update={**bounds, "attainment": 100.0 * slo.attainment})
