@@ -13,7 +13,7 @@ from servingpool.decision.bounds import Bounds
 from servingpool.decision.course import Course
 from servingpool.decision.forecast import Outlook
 from servingpool.decision.miss_curve import Curve
-from servingpool.decision.mix import ENOUGH
+from servingpool.decision.mix import share_of
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.parts import Part
 from servingpool.decision.standing import Standing
@@ -225,7 +225,7 @@ class Plan:
 
 
 class BudgetCut(NamedTuple):
-    """What a budget of GPUs takes from one of several targets."""
+    """What a budget of GPUs takes from a target."""
 
     target: str
     """Its name."""
@@ -259,6 +259,8 @@ class Decision:
     verdict: Verdict
     need: Reading
     """Raw need in replicas, before any limit."""
+    capacity: Reading
+    """That is needed with every limit applied, in replicas of the reference; Unknown where the need is."""
     limits: tuple[Limit, ...]
     """Every limit that changed the answer, in order."""
     reason: str
@@ -279,29 +281,10 @@ class Decision:
     standing: tuple[Standing, ...] = ()
     """Ready replicas whose gauges are not believed, because nothing in them moves."""
 
-    @property
-    def capacity(self) -> Reading:
-        """That is needed, with every limit applied: replicas, of the reference where the pool has several targets."""
-        return self.limits[-1].after if self.limits else self.need
-
-    def within_budget(self, requested: int, most: int, budget: str, detail: str) -> Decision:
-        """The decision on one target, cut to what the budget of GPUs lets it order: the last limit, also below min.
-
-        `requested` replicas stand; `detail` says why it is no more.
-        """
-        if self.replicas <= most:
-            return self
-        limited = Limited(self.replicas, self.limits)
-        limited = limited.at_most(most, LimitName.GPU_BUDGET, budget=budget, most=most, detail=detail)
-        told = f"{move(requested, most)}: {self.reason.partition(': ')[2]}; {limited.applied[-1].reason}"
-        parts = tuple(part._replace(replicas=most) for part in self.parts)
-        verdict = verdict_of(most, requested)
-        return replace(self, replicas=most, parts=parts, verdict=verdict, limits=limited.applied, reason=told)
-
     def within_budgets(
         self, parts: tuple[Part, ...], verdict: Verdict, moved: str, needed: float, cuts: Sequence[BudgetCut]
     ) -> Decision:
-        """The same of several targets: the decision with these parts, each within its budget.
+        """The decision with these parts, each within its budget of GPUs: the last limit, also below min.
 
         It is limited where less capacity is left than is `needed`. A cheaper mix that a budget prevents is only in the
         sentence, of which `moved` is the beginning.
@@ -309,16 +292,17 @@ class Decision:
         limited = Limited(needed, self.limits)
         told = [f"{moved}: {self.reason.partition(': ')[2]}"]
         for cut in cuts:
-            most, detail = f"{cut.most} {cut.target}", cut.detail
+            most, detail = f"{cut.most} {cut.target}" if len(parts) > 1 else cut.most, cut.detail
             given = {"budget": cut.budget, "most": most, "detail": detail}
             told.append(render(LimitName.GPU_BUDGET.template, given))
-            if cut.left < limited.replicas * ENOUGH:
+            if cut.left < limited.replicas * share_of(len(parts)):
                 limited = limited.at_most(cut.left, LimitName.GPU_BUDGET, budget=cut.budget, most=most, detail=detail)
         return replace(
             self,
             replicas=sum(part.replicas for part in parts),
             parts=parts,
             verdict=verdict,
+            capacity=limited.replicas,
             limits=limited.applied,
             reason="; ".join(told),
         )

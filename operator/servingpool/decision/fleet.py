@@ -248,7 +248,7 @@ class Fleet:
 
     def _kept(self, offers: Sequence[Offer], need: float, now: Mix, *, keep: bool) -> Mix:
         """The cheapest mix of this capacity that only adds to what stands, or only removes from it."""
-        grows = keep or need * share_of(offers) > self.standing
+        grows = keep or need * share_of(len(offers)) > self.standing
         near = [
             offer._replace(least=max(offer.least, min(count, offer.most)))
             if grows
@@ -348,6 +348,7 @@ def _part(line: Line, replicas: int) -> Part:
         line.stuck,
         line.delivered,
         line.weight,
+        line.absent,
     )
 
 

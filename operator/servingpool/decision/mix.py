@@ -99,9 +99,9 @@ def _few(count: int) -> Counts:
     return np.unique(places.round()).astype(np.intp) - 1
 
 
-def share_of(offers: Sequence[Offer]) -> float:
-    """Share of a capacity that serves for it: of one target each replica counts."""
-    return ENOUGH if len(offers) > 1 else 1.0 - EQUAL
+def share_of(targets: int) -> float:
+    """Share of a capacity that serves for it with so many targets: of one each replica counts."""
+    return ENOUGH if targets > 1 else 1.0 - EQUAL
 
 
 def cheapest_mix(offers: Sequence[Offer], need: float) -> Mix:
@@ -110,7 +110,7 @@ def cheapest_mix(offers: Sequence[Offer], need: float) -> Mix:
     Branch and bound, the best value first: what is still needed costs at least the unit price of the next offer.
     """
     least = tuple(offer.least for offer in offers)
-    rest = need * share_of(offers) - capacity(offers, least)
+    rest = need * share_of(len(offers)) - capacity(offers, least)
     if rest <= 0.0:
         return least
     order = sorted((at for at, offer in enumerate(offers) if offer.weight > 0.0), key=lambda at: offers[at].unit_price)

@@ -1,4 +1,4 @@
-"""What a pool of several targets claims of a budget: one claim for each target that lies in it.
+"""What a pool claims of a budget: one claim for each target that lies in it.
 
 A claim says which misses its own replicas avoid, and what the pool's parts avoid together is counted once. So the
 replicas of all parts are put in one line: those that stand, the most capacity per GPU first, then those to be ordered.
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from servingpool.decision.claims import Claim
-from servingpool.decision.mix import ENOUGH
+from servingpool.decision.mix import share_of
 from servingpool.decision.worth import hull
 
 
@@ -39,7 +39,7 @@ class TargetNeed:
 
 @dataclass(frozen=True, slots=True)
 class PoolNeed:
-    """A pool of several targets, as it was decided on last."""
+    """A pool, or one of its stages, as it was decided on last."""
 
     targets: Mapping[str, TargetNeed]
     """By name: all of them, also outside the budget."""
@@ -132,7 +132,7 @@ def _needed(need: PoolNeed, line: Sequence[_Run], claims: Mapping[str, Claim]) -
     found: list[tuple[str, float]] = []
     for run in line:
         for _ in range(run.count):
-            if at < need.capacity * ENOUGH:
+            if at < need.capacity * share_of(len(need.targets)):
                 found.append((run.target, at))
             at += run.weight
     return found

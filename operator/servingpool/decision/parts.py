@@ -27,3 +27,5 @@ class Part(NamedTuple):
     """Replicas that are Ready or load on a node."""
     weight: float = 1.0
     """What one of its replicas counted for: its speed, or what its price told before that was known."""
+    absent: bool = False
+    """What it does not deliver counts for nothing: another target may stand in, or another role be too large."""

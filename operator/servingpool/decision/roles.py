@@ -107,6 +107,7 @@ def joined(stages: Sequence[Decision]) -> Decision:
         replicas=prefill.replicas + decode.replicas,
         verdict=verdict_of_parts(parts),
         need=EACH_ROLE,
+        capacity=EACH_ROLE,
         limits=(),
         reason="; ".join(f"{role}: {each.reason}" for role, each in _both(prefill, decode)),
         figures=_figures(prefill.figures, decode.figures),

@@ -25,33 +25,25 @@ STALE = 90.0
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a pool's last decision asks for."""
+    """What the last decision on a stage of a pool asks for."""
 
-    replicas: int
-    misses: tuple[float, ...] | None
-    least: int
+    need: PoolNeed
     max_change: float
     acts: bool
     at: float
     """Unix time in seconds."""
-    several: PoolNeed | None = None
-    """Of a pool of several targets."""
     growing: frozenset[str] = frozenset()
     """Its targets that may be ordered more of, were it not for a budget."""
 
 
 def wanted_by(plan: StagePlan, permission: ScalePermission) -> Wanted:
     """What a stage's plan asks for."""
-    decision, spec = plan.decision, plan.seen.pool.spec
-    step = spec.behavior.max_change_per_step
+    decision, step = plan.decision, plan.seen.pool.spec.behavior.max_change_per_step
     return Wanted(
-        decision.replicas,
-        None if spec.several else misses_of(decision, decision.replicas, spec.slo.attainment_share),
-        least_of(plan),
+        need_of(plan),
         float("inf") if step is None else float(step),
         permission.act,
         decision.at,
-        need_of(plan) if spec.several else None,
         frozenset(part.target for part in decision.parts if part.stuck is None and part.speed != 0.0),
     )
 
@@ -72,7 +64,11 @@ def claims_in(
         asked = [
             each for each in wanted.get(key, ()) if each.acts and abs(now - each.at) < STALE and key not in unknown
         ]
-        claims = _of_pool("/".join(key), asked, {one.name: found[one.target] for one in parts}, budget.floor(*key))
+        claims, floor = {one.name: found[one.target] for one in parts}, budget.floor(*key)
+        if parts[0].names == {name for each in asked for name in each.need.targets}:
+            claims = _of_pool("/".join(key), asked, claims, floor)
+        else:  # nobody scales it, or it has other targets now: it keeps what it has until the next decision
+            claims = {name: replace(one, fixed=True) for name, one in standing(floor, claims).items()}
         found |= {one.target: claims[one.name] for one in parts}
     return tuple(found[one.target] for one in members)
 
@@ -91,24 +87,12 @@ def _standing(one: Member) -> Claim:
     )
 
 
-def _of_pool(pool: str, asked: Sequence[Wanted], claims: Mapping[str, Claim], floor: int) -> Mapping[str, Claim]:
-    """A pool's claims by target. `asked`: its last decisions, one for each role; none where nobody scales it.
-
-    Where it has other targets than it was decided on with, it keeps what it has until the next decision.
-    """
-    if "" in claims:
-        claim = claims[""]
-        if not asked or asked[0].several is not None:
-            return {"": replace(claim, floor=floor, fixed=True)}
-        wants, misses, least, step = asked[0].replicas, asked[0].misses, asked[0].least, asked[0].max_change
-        return {"": replace(claim, wanted=wants, misses=misses, least=least, floor=floor, max_change=step)}
+def _of_pool(pool: str, asked: Sequence[Wanted], claims: Mapping[str, Claim], floor: int) -> dict[str, Claim]:
+    """A pool's claims by target. `asked`: its last decisions, one for each stage."""
     own = [
-        (each.several, {name: claim for name, claim in claims.items() if name in each.several.targets}, each.max_change)
+        (each.need, {name: claim for name, claim in claims.items() if name in each.need.targets}, each.max_change)
         for each in asked
-        if each.several is not None
     ]
-    if sum(len(each) for _, each, _ in own) < len(claims):
-        return {each: replace(claim, fixed=True) for each, claim in standing(floor, claims).items()}
     found: dict[str, Claim] = {}
     # A role with a target outside the budget may get its replicas there.
     paired = len(own) > 1 and all(
@@ -148,7 +132,7 @@ class Measure:
     worth: Mapping[str, float]
     """Of a replica of each target, as the core counted it."""
     delivered: Mapping[str, int]
-    """Replicas that are Ready or load on a node, of each target that does not deliver what was ordered."""
+    """Replicas that are Ready or load on a node, of each target that is absent."""
     needed: float
     """What the decision asks for."""
 
@@ -157,7 +141,7 @@ class Measure:
         """For this plan."""
         decision = plan.decision
         worth = {part.target: part.weight for part in decision.parts}
-        delivered = {part.target: part.delivered for part in decision.parts if part.stuck is not None}
+        delivered = {part.target: part.delivered for part in decision.parts if part.absent}
         measure = cls(worth, delivered, 0.0)
         needed = decision.capacity
         return replace(measure, needed=measure.of_parts(decision.parts) if isinstance(needed, Unknown) else needed)
@@ -169,7 +153,7 @@ class Measure:
 
 
 def need_of(plan: StagePlan) -> PoolNeed:
-    """What a plan for several targets needs."""
+    """What a stage's plan needs."""
     decision, measure = plan.decision, Measure.of(plan)
     bases = {one.name: max(one.spec.min, one.spec.base) for one in plan.seen.targets}
     wanted = {part.target: part.replicas for part in decision.parts}

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.decision.decision import BudgetCut, Decision
 from servingpool.decision.fleet import moves, verdict_of_parts
-from servingpool.decision.mix import ENOUGH
+from servingpool.decision.mix import share_of
 from servingpool.decision.parts import Part
 from servingpool.reconcile.budget_claims import Measure
 from servingpool.reconcile.pool_plan import PoolPlan, StagePlan, with_decisions
@@ -69,23 +69,9 @@ def _beside(stage: StagePlan, other: StagePlan, left: Decision) -> StagePlan:
 
 
 def _cut(plan: StagePlan, allowed: Mapping[TargetKey, Allowance]) -> Decision:
-    """What budgets leave of a stage."""
-    places = {one.name: allowed.get(one.workload.key) for one in plan.seen.targets}
-    return _of_several(plan, places) if plan.seen.pool.spec.several else _of_one(plan, *places.values())
-
-
-def _of_one(plan: StagePlan, place: Allowance | None) -> Decision:
-    if place is None:
-        return plan.decision
-    requested = plan.seen.observation.requested
-    most = requested if place.most is None else place.most
-    return plan.decision.within_budget(requested, most, place.budget, place.detail)
-
-
-def _of_several(plan: StagePlan, allowed: Mapping[str, Allowance | None]) -> Decision:
-    """The decision, target by target."""
-    before = plan.decision.parts
-    after = [_within(part, allowed[part.target]) for part in before]
+    """What budgets leave of a stage, target by target."""
+    before, places = plan.decision.parts, {one.name: allowed.get(one.workload.key) for one in plan.seen.targets}
+    after = [_within(part, places[part.target]) for part in before]
     if after == list(before):
         return plan.decision
     measure = Measure.of(plan)
@@ -93,7 +79,7 @@ def _of_several(plan: StagePlan, allowed: Mapping[str, Allowance | None]) -> Dec
     _keep_what_serves(after, before, measure)
     cuts: list[BudgetCut] = []
     for at, (part, whole) in enumerate(zip(after, before, strict=True)):
-        place = allowed[part.target]
+        place = places[part.target]
         if place is not None and part.replicas < whole.replicas:
             left = measure.of_parts([*after[: at + 1], *before[at + 1 :]])
             cuts.append(BudgetCut(part.target, part.replicas, place.budget, place.detail, left))
@@ -127,7 +113,7 @@ def _keep_what_serves(after: list[Part], before: Sequence[Part], measure: Measur
     Replicas that a budget asks for go all the same, and so do those that never came: what waits for their GPUs may be
     another target of this pool.
     """
-    enough = min(measure.needed, measure.of_parts(before)) * ENOUGH
+    enough = min(measure.needed, measure.of_parts(before)) * share_of(len(before))
     for at, whole in enumerate(before):
         if whole.stuck is not None or after[at].replicas < whole.replicas or measure.worth[whole.target] <= 0.0:
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -32,7 +32,9 @@ class Member:
     """Of the pool."""
     target: TargetKey
     name: str
-    """What decisions call the target; empty where the pool has one."""
+    """What decisions call the target."""
+    names: frozenset[str]
+    """What they call all targets of the pool."""
     priority: int
     stated: int | None
     """GPUs of a replica, as the pool says."""
@@ -43,12 +45,12 @@ class Member:
     @property
     def claimed_as(self) -> str:
         """What the budget calls it: the pool's name, with the target's where the pool has several."""
-        return claimed_as(self.key, self.name)
+        return claimed_as(self.key, self.name, self.names)
 
 
-def claimed_as(key: Key, name: str) -> str:
-    """What a budget calls this target of a pool."""
-    return "/".join(key) + (f" ({name})" if name else "")
+def claimed_as(key: Key, name: str, names: Collection[str]) -> str:
+    """What a budget calls this target of a pool with targets of these `names`."""
+    return "/".join(key) + (f" ({name})" if len(names) > 1 else "")
 
 
 class Membership:
@@ -114,7 +116,7 @@ class Membership:
         counted_in: dict[TargetKey, str] = {}
         # The owner of a target first: it is the one that orders. A pool in Recommend owns none.
         for key in sorted(called, key=lambda each: (not _orders(each, pools[each], owned), each)):
-            raw = pools[key]
+            raw, names = pools[key], frozenset(called[key].values())
             for target, name in called[key].items():
                 if target not in concerned:
                     continue
@@ -130,10 +132,10 @@ class Membership:
                     seen = held if isinstance(held, Held) else Held(0, 0, 0)
                     if mine is None:
                         counted_in[target] = budget.metadata.name
-                        member = Member(key, target, name, _priority(raw), stated, seen, why)
+                        member = Member(key, target, name, names, _priority(raw), stated, seen, why)
                         members[budget.metadata.name].append(member)
                     else:
-                        taken[budget.metadata.name].setdefault(mine, []).append(claimed_as(key, name))
+                        taken[budget.metadata.name].setdefault(mine, []).append(claimed_as(key, name, names))
         return {name: self._with_assumed(name, each, now) for name, each in members.items()}, taken
 
     def _with_assumed(self, name: str, members: list[Member], now: float) -> list[Member]:
@@ -182,8 +184,6 @@ def _orders(key: Key, raw: Raw, owned: Owners) -> bool:
 def _called(key: Key, raw: Raw) -> dict[TargetKey, str]:
     """What decisions call the targets that a pool names, even where the rest of its spec cannot be read."""
     targets = tuple(dict.fromkeys(named(key, raw)))
-    if len(targets) == 1:
-        return {targets[0]: ""}
     names = names_of(targets)
     # Admission refuses the same kind and name in two groups, and each must be counted all the same.
     twice = {name for name, times in Counter(names).items() if times > 1}

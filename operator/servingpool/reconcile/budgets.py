@@ -70,7 +70,7 @@ class Shared:
     valid: bool = True
     """False where no valid spec was seen: then it limits no pool."""
     room: Mapping[TargetKey, int] = field(default_factory=dict)
-    """Of pools with several targets: replicas of each that could be ordered now."""
+    """Replicas of each target that could be ordered now."""
 
     @property
     def held(self) -> int | None:
@@ -243,7 +243,8 @@ class Budgets:
         if known is not None:
             return {claim.pool: known.grants[claim.pool].firm * claim.gpus for claim in known.claims}
         due = {(one.namespace, one.name): one.due or 0 for one in budget.status.pools}
-        return {one.claimed_as: due.get(one.key, 0) for one in members if not one.name}
+        # Of a pool with several targets it does not tell which of them has how much.
+        return {one.claimed_as: due.get(one.key, 0) for one in members if len(one.names) == 1}
 
     def _share(
         self, budget: GPUBudget, members: tuple[Member, ...], taken: Mapping[str, Sequence[str]], now: float
@@ -258,20 +259,18 @@ class Budgets:
         grants = share(budget.spec.gpus, claims, lending=lending, leaving=leaving, before=self._before(budget, members))
         idle = idle_in(claims, {pool: grant.share for pool, grant in grants.items()})
         shared = replace(shared, claims=claims, grants=grants, leaving=leaving, idle=idle, uncounted=uncounted)
-        if not any(one.name for one in members):
-            return shared
         return replace(
             shared, room=_room(shared, spare(budget.spec.gpus, claims, grants, lending=lending, leaving=leaving))
         )
 
 
 def _room(shared: Shared, free: int) -> dict[TargetKey, int]:
-    """Replicas of the targets of pools with several that could be ordered now, `free` GPUs being nobody's.
+    """Replicas of each target that could be ordered now, `free` GPUs being nobody's.
 
     What a pool's own targets give up counts: else it would order elsewhere while their pods end. What other pools give
     up does not: their pods may take long to end.
     """
-    parts = [each for each in zip(shared.members, shared.claims, strict=True) if each[0].name and each[1].gpus > 0]
+    parts = [each for each in zip(shared.members, shared.claims, strict=True) if each[1].gpus > 0]
     leaving: Counter[Key] = Counter()
     for one, claim in parts:
         leaving[one.key] += max(0, claim.held - shared.grants[claim.pool].share * claim.gpus)

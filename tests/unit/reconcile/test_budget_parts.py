@@ -125,7 +125,7 @@ def test_a_budget_calls_targets_what_their_pool_calls_them() -> None:
         raw = world.cache.pools["chat", "pool"]
         pool = world.loop.states.parse(("chat", "pool"), raw)
         assert isinstance(pool, ServingPool)
-        names = pool.spec.target_names if pool.spec.several else ("",)
+        names = pool.spec.target_names
         assert _called(pool.key, raw) == dict(zip(keys_of(pool), names, strict=True))
     other = {"name": "vllm", "apiVersion": "other.io/v1", "max": 3}
     world.pool(targets=[twice[0], other])
@@ -223,7 +223,12 @@ def planned(*parts: Part, capacity: float = 4.0, **spec: Any) -> PoolPlan:
     world.step()
     [plan] = world.plans
     decision = replace(
-        plan.decision, parts=parts, replicas=sum(part.replicas for part in parts), need=capacity, limits=()
+        plan.decision,
+        parts=parts,
+        replicas=sum(part.replicas for part in parts),
+        need=capacity,
+        capacity=capacity,
+        limits=(),
     )
     return with_decisions(plan, [decision])
 

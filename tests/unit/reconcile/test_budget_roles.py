@@ -119,7 +119,7 @@ class TestSqueezed:
         budget(world, 0, "of-prefill", generation=2, nodeSelector={"gpu": "a"})
         world.step(minutes=5)
         assert world.ordered == (0, 0)
-        assert "GPUBudget of-prefill allows 0 decode" in world.side("decode")["lastDecision"]["reason"]
+        assert "GPUBudget of-prefill allows 0: " in world.side("decode")["lastDecision"]["reason"]
         budget(world, 4 * GPUS, "of-prefill", generation=3, nodeSelector={"gpu": "a"})
         world.step(minutes=10)
         assert min(world.ordered) >= 1
@@ -200,8 +200,8 @@ def test_a_floor_of_prefill_and_decode_is_split_into_whole_replicas(
 def test_another_target_set_is_not_shared_by_what_the_old_one_wanted() -> None:
     """Until the pool itself is decided again it keeps what it has."""
     need = PoolNeed({"a": TargetNeed(5), "b": TargetNeed(5)}, (0.0,), 10.0, 4, 1)
-    before = Wanted(10, None, 4, float("inf"), acts=True, at=0.0, several=need)
-    member = Member(("chat", "pool"), TargetKey("chat", "a"), "", 5, None, Held(1, 5, 5))
+    before = Wanted(need, float("inf"), acts=True, at=0.0)
+    member = Member(("chat", "pool"), TargetKey("chat", "a"), "a", frozenset("a"), 5, None, Held(1, 5, 5))
     [claim] = claims_in(BudgetSpec.read({"gpus": 20}), [member], {member.key: (before,)}, 0.0)
     assert (claim.wanted, claim.least, claim.fixed) == (5, 0, True)
 
