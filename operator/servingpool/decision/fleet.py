@@ -322,6 +322,8 @@ class Fleet:
         left = self._capacity(order)
         if any(count > asked for count, asked in zip(order, wanted, strict=True)):  # what goes was held back
             limited = limited.at_least(left, LimitName.MAX_CHANGE, most=most)
+        if left >= limited.replicas * share_of(len(self.lines)):
+            return limited  # a cheaper replacement was held back
         return limited.at_most(left, LimitName.MAX_CHANGE, most=most)
 
     def _capacity(self, order: Sequence[int]) -> float:

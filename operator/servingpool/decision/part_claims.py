@@ -72,11 +72,12 @@ def claims_of(need: PoolNeed, floor: int, claims: Mapping[str, Claim]) -> dict[s
     floors = _floors(floor, [*line, *probes], claims)
     needed = _needed(need, line, claims)
     avoided = None if need.misses is None else _avoided(need.misses, needed, need, claims)
+    alone = len(need.targets) == 1  # then the budget takes the curve's hull, from the replicas on that are firm
     return {
         name: replace(
             claim,
             wanted=(wanted := need.targets[name].wanted),
-            misses=None if avoided is None else _misses(avoided[name], wanted),
+            misses=None if avoided is None else need.misses if alone else _misses(avoided[name], wanted),
             least=least[name],
             floor=floors[name],
             optional=wanted - max(least[name], sum(1 for each, _ in needed if each == name)),

@@ -249,3 +249,4 @@ def test_a_step_that_holds_back_a_cheaper_replacement_is_not_told_as_need() -> N
     found = some.split(Limited(5.0), move=True, trial=False)
     assert [part.replicas for part in found.parts] == [5, 2]
     assert found.limited == Limited(5.0)
+    assert some.split(Limited(5.0001), move=True, trial=False).limited == Limited(5.0001), "no part of a replica lacks"

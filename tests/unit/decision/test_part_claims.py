@@ -216,6 +216,12 @@ def test_no_sequence_of_pools_with_several_targets_orders_more_than_a_budget(
             assert sum(each.truly_held for each in inside) <= size
 
 
+def test_of_a_target_alone_replicas_beyond_a_firm_min_share_what_they_avoid_together() -> None:
+    cliff = (30.0, 30.0, 30.0, 0.0)
+    claims = claims_of(PoolNeed({"a": TargetNeed(2)}, cliff, 2.0, 1, 1), 0, {"a": held("a", 1)})
+    assert worth(claims["a"].misses or (), 1) == [15.0, 15.0], "and not a third, as if the first could still go"
+
+
 @fuzzed(0.5)
 @given(pools(), needs(), st.sampled_from(RATES), st.integers(1, 16))
 def test_a_split_adds_up_and_what_each_replica_is_worth_never_rises(
@@ -231,7 +237,10 @@ def test_a_split_adds_up_and_what_each_replica_is_worth_never_rises(
         bases = sum(min(need.base, need.wanted) for need in one.need.targets.values())
         assert sum(claim.least for claim in claims.values()) <= max(least, bases)
         for claim in claims.values():
-            assert len(claim.misses or ()) == claim.wanted + 1
+            if len(one.need.targets) == 1:
+                assert claim.misses == one.need.misses
+            else:
+                assert len(claim.misses or ()) == claim.wanted + 1
             assert 0 <= claim.optional <= claim.wanted
             values = worth(claim.misses or (), 0)
             assert all(a >= b - 1e-9 for a, b in pairwise(values))
