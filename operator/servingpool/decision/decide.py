@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
 
 
 def learn(observation: Observation, pool: Pool, memory: Memory, now: float) -> Memory:
-    """What an observation teaches, without a decision: of the past, or while others decide."""
+    """What an observation of the past teaches, without a decision."""
     memory = counted(memory, observation, pool, now)
     return update(fleet_of(observation, pool, memory, now).observed(observation), pool, memory, now).memory
 
@@ -65,12 +65,12 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     figures = report.figures(pool, memory, updated, planned, queues, now)
     doubts = report.doubts(memory, planned, standing, pool)
     parts, limited = _split(fleet, seen, pool, memory, planned, limited, now)
-    moved = moves(parts, memory.profile.reference)
+    moved, need = moves(parts, memory.profile.reference), _need(pool, memory, planned, sleeping, now)
     decision = Decision(
         at=now,
         replicas=sum(part.replicas for part in parts),
         verdict=verdict_of_parts(parts),
-        need=(need := _need(pool, memory, planned, sleeping, now)),
+        need=need,
         capacity=need if isinstance(need, Unknown) else limited.replicas,
         limits=limited.applied,
         reason=report.reason(moved, pool, planned, limited, figures, sleeping, doubts),

@@ -2,8 +2,8 @@
 
 A mix follows from a capacity by four rules: the cheapest mix that has it; what stands is kept unless another mix saves
 `Params.worth_moving`; nothing is removed before what replaces it is Ready; a target that does not deliver counts for
-what it delivers, and keeps one pending replica as a probe. Where no target delivers, nothing stands in for any, and all
-count as if they did.
+what it delivers, and keeps one pending replica as a probe. Of a target alone, for which nothing stands in, all that was
+ordered counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decision import Limited, Verdict, move
 from servingpool.decision.mix import (
     BEYOND,
-    ENOUGH,
     EQUAL,
     Frontier,
     Mix,
@@ -53,7 +52,7 @@ class Line(NamedTuple):
     standing: tuple[Replica, ...] = ()
     """Its replicas, the lowest ordinal first, where the highest go first."""
     absent: bool = False
-    """It is stuck, and another target may stand in, or another role be too large beside it."""
+    """It is stuck, and is not alone: another target stands in, or another role is too large beside it."""
 
     def fewest(self, count: int) -> int:
         """What is to be ordered so that `count` replicas stay that serve: see `ordinals`."""
@@ -91,8 +90,7 @@ class Fleet:
     @classmethod
     def of(cls, lines: Sequence[Line], pool: Pool) -> Self:
         """With the bounds of this pool."""
-        others = any(line.stuck is None and line.target.most > 0 and line.weight > 0.0 for line in lines)
-        if others or pool.paired:
+        if len(lines) > 1 or pool.paired:
             lines = [line if line.stuck is None else line._replace(absent=True) for line in lines]
         return cls(tuple(lines), pool.min_replicas, pool.max_replicas, pool.max_change, pool.params.worth_moving)
 
@@ -227,7 +225,7 @@ class Fleet:
                 mix = tuple(map(max, mix, best))
         lifted = self._cheapest(_lifted(offers, self.lines), need) if self.replaced else mix
         # Without a pending pod nothing tells that there is still no node: all would be ordered, and removed, again.
-        all_in_use = self.replaced and not zero and need >= self.reachable * ENOUGH
+        all_in_use = self.replaced and not zero and need >= self.reachable * share_of(len(self.lines))
         order = [
             max(count + self._probes(line, count, more, all_in_use=all_in_use), 0 if zero else line.target.base)
             for line, count, more in zip(self.lines, mix, lifted, strict=True)
@@ -285,7 +283,7 @@ class Fleet:
         def left() -> float:
             return math.fsum(line.weight * min(line.ready, count) for line, count in zip(lines, order, strict=True))
 
-        enough = min(need, math.fsum(line.weight * line.ready for line in lines)) * ENOUGH
+        enough = min(need, math.fsum(line.weight * line.ready for line in lines)) * share_of(len(lines))
         going = [at for at, line in enumerate(lines) if order[at] < line.ready and line.weight > 0.0]
         for at in sorted(going, key=lambda at: lines[at].target.price / lines[at].weight):
             while order[at] < min(lines[at].ready, lines[at].requested) and left() < enough:
@@ -351,6 +349,7 @@ def _part(line: Line, replicas: int) -> Part:
         line.delivered,
         line.weight,
         line.absent,
+        line.target.base,
     )
 
 

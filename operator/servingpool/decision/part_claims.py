@@ -71,13 +71,14 @@ def claims_of(need: PoolNeed, floor: int, claims: Mapping[str, Claim]) -> dict[s
     least = _least(need, line)
     floors = _floors(floor, [*line, *probes], claims)
     needed = _needed(need, line, claims)
-    avoided = None if need.misses is None else _avoided(need.misses, needed, need, claims)
-    alone = len(need.targets) == 1  # then the budget takes the curve's hull, from the replicas on that are firm
+    misses: Mapping[str, tuple[float, ...] | None] = dict.fromkeys(claims, need.misses)
+    if need.misses is not None and len(need.targets) > 1:  # alone, it shows all of its own curve
+        misses = _avoided(need.misses, needed, need, claims)
     return {
         name: replace(
             claim,
             wanted=(wanted := need.targets[name].wanted),
-            misses=None if avoided is None else need.misses if alone else _misses(avoided[name], wanted),
+            misses=misses[name],
             least=least[name],
             floor=floors[name],
             optional=wanted - max(least[name], sum(1 for each, _ in needed if each == name)),
@@ -130,19 +131,21 @@ def _floors(floor: int, line: Sequence[_Run], claims: Mapping[str, Claim]) -> di
 def _needed(need: PoolNeed, line: Sequence[_Run], claims: Mapping[str, Claim]) -> list[tuple[str, float]]:
     """The replicas of the line that are needed for the capacity: of each its target, and the capacity before it."""
     at = sum(one.useful * one.weight for name, one in need.targets.items() if name not in claims)
+    enough = need.capacity * share_of(len(need.targets))
     found: list[tuple[str, float]] = []
     for run in line:
         for _ in range(run.count):
-            if at < need.capacity * share_of(len(need.targets)):
-                found.append((run.target, at))
+            if at >= enough:
+                return found
+            found.append((run.target, at))
             at += run.weight
     return found
 
 
 def _avoided(
     misses: Sequence[float], needed: Sequence[tuple[str, float]], need: PoolNeed, claims: Mapping[str, Claim]
-) -> dict[str, list[float]]:
-    """Misses that each of the needed replicas avoids, in the GPU time of its own kind, as `Claim.misses` is."""
+) -> dict[str, tuple[float, ...]]:
+    """Of each claim, misses with 0, 1, ... wanted replicas, in the GPU time of its own kind, as `Claim.misses` is."""
     # Along the hull: replicas that avoid misses only together share what they avoid.
     capacities = hull(misses)
     left = [misses[at] for at in capacities]
@@ -152,7 +155,7 @@ def _avoided(
     for (name, _), each in zip(needed, (before - after).tolist(), strict=True):
         gpus = claims[name].gpus
         found[name].append(each * need.gpus / gpus if need.gpus > 0 and gpus > 0 else each)
-    return found
+    return {name: _misses(each, need.targets[name].wanted) for name, each in found.items()}
 
 
 def _misses(avoided: Sequence[float], wanted: int) -> tuple[float, ...]:

@@ -28,4 +28,6 @@ class Part(NamedTuple):
     weight: float = 1.0
     """What one of its replicas counted for: its speed, or what its price told before that was known."""
     absent: bool = False
-    """What it does not deliver counts for nothing: another target may stand in, or another role be too large."""
+    """What it does not deliver counts for nothing: it is not alone."""
+    base: int = 0
+    """Replicas that always stay."""

@@ -155,11 +155,9 @@ class Measure:
 def need_of(plan: StagePlan) -> PoolNeed:
     """What a stage's plan needs."""
     decision, measure = plan.decision, Measure.of(plan)
-    bases = {one.name: max(one.spec.min, one.spec.base) for one in plan.seen.targets}
-    wanted = {part.target: part.replicas for part in decision.parts}
     targets = {
-        name: TargetNeed(count, measure.worth[name], bases[name], measure.delivered.get(name))
-        for name, count in wanted.items()
+        part.target: TargetNeed(part.replicas, part.weight, part.base, measure.delivered.get(part.target))
+        for part in decision.parts
     }
     most = math.ceil(math.fsum(one.wanted * one.weight for one in targets.values()))
     return PoolNeed(

@@ -259,6 +259,8 @@ class Budgets:
         grants = share(budget.spec.gpus, claims, lending=lending, leaving=leaving, before=self._before(budget, members))
         idle = idle_in(claims, {pool: grant.share for pool, grant in grants.items()})
         shared = replace(shared, claims=claims, grants=grants, leaving=leaving, idle=idle, uncounted=uncounted)
+        if all(len(one.names) == 1 for one in members):
+            return shared  # nothing could be ordered instead
         return replace(
             shared, room=_room(shared, spare(budget.spec.gpus, claims, grants, lending=lending, leaving=leaving))
         )

@@ -69,7 +69,7 @@ def _of_missing(seen: Collected, unschedulable: int) -> ScalePermission | None:
     waiting = sum(replica.unschedulable for replica in seen.observation.starting)
     if waiting:
         are = "is" if waiting == 1 else "are"
-        if unschedulable and not seen.pool.spec.several:  # of several targets another one is ordered
+        if unschedulable and not seen.pool.spec.several:  # else another target stands in, or the other role waits
             message = Reason.UNSCHEDULABLE.message(waiting=waiting, replicas=requested, are=are)
             return ScalePermission(True, Reason.UNSCHEDULABLE, message)
         # A cluster autoscaler brings nodes because pods are pending: that is the normal course of a scale-up.

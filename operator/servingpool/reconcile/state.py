@@ -67,7 +67,7 @@ class PoolState:
     decision: Decision | None = None
     observation: Observation | None = None
     stages: tuple[StagePlan, ...] = ()
-    """What was last decided for prefill and for decode, where targets have roles."""
+    """What was last decided for each stage."""
     expense: Expense = field(default_factory=Expense)
 
     @classmethod

@@ -101,14 +101,12 @@ class TestReplacement:
         lost = line(ordered=8, ready=2, stuck="6 pods find no node")
         assert split(fleet(lost._replace(requested=3), line("full", most=2, ordered=2)), 4.0) == (3, 2)
 
-    def test_where_none_delivers_what_is_needed_stays_ordered(self) -> None:
+    def test_where_none_delivers_each_keeps_a_probe_and_a_target_alone_what_is_needed(self) -> None:
         lost = line(ordered=8, ready=2, stuck="6 pods find no node")
         assert split(fleet(lost), 8.0) == (8,)
         assert split(fleet(lost), 5.0) == (5,)
-        assert split(fleet(lost, line("spot", price=1.0, ordered=2, ready=0, stuck="2 pods find no node")), 8.0) == (
-            6,
-            2,
-        )
+        spot = line("spot", price=1.0, ordered=2, ready=0, stuck="2 pods find no node")
+        assert split(fleet(lost, spot), 8.0) == (3, 1)
         assert split(fleet(lost._replace(ready=0, delivered=0), least=0), 0.0) == (0,)
 
     def test_comes_home_once_the_probe_has_a_node(self) -> None:
@@ -208,6 +206,28 @@ def test_what_was_ordered_is_not_ordered_otherwise_at_the_next_look(some: Fleet,
     assert tuple(part.replicas for part in some.split(Limited(need), move=True, trial=False).parts) == tuple(
         one.requested for one in some.lines
     )
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.sampled_from([1.0, 2.0, 4.0])), min_size=2, max_size=2),
+    st.floats(0.5, 9.0),
+)
+def test_where_nodes_of_two_targets_lack_the_orders_come_to_rest(targets: list[tuple[int, float]], need: float) -> None:
+    """Each target has some nodes; a pod beyond them is stuck three looks after its order."""
+    ordered, waits = [2] + [0] * (len(targets) - 1), [0] * len(targets)
+    seen = []
+    for _ in range(40):
+        ready = [min(count, nodes) for count, (nodes, _) in zip(ordered, targets, strict=True)]
+        waits = [wait + 1 if count > has else 0 for wait, count, has in zip(waits, ordered, ready, strict=True)]
+        lines = [
+            line(
+                f"t{at}", price=price, ordered=ordered[at], ready=ready[at], stuck="no node" if waits[at] > 2 else None
+            )
+            for at, (_, price) in enumerate(targets)
+        ]
+        ordered = list(split(fleet(*lines), need))
+        seen.append(tuple(ordered))
+    assert len(set(seen[-10:])) == 1
 
 
 def test_a_sentence_says_what_changes() -> None:
