@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from servingpool.backtest.recording import Buckets, Chunk, Floats, RecordingError, Scrapes
+from servingpool.decision.increase import held, intervals
 from servingpool.decision.slo import Slo
 
 MOST_SCRAPES = 20_000_000
@@ -24,6 +25,8 @@ COLUMNS = (
 )
 """Of one scrape; `lower` and `upper` are the counts in the buckets at or below and above the SLO's bound."""
 GAUGES = ("waiting", "running")
+COUNTERS = tuple(COLUMNS.index(name) for name in ("ttft_count", "itl_count", "generated", "prompt"))
+"""Columns that only a restart lowers."""
 _FIGURES = {
     "waiting": "waiting",
     "running": "running",
@@ -104,7 +107,7 @@ class Gathering:
             at = np.concatenate([each[0] for each in parts])
             table = np.concatenate([each[1] for each in parts])
             at, first = np.unique(at, return_index=True)
-            found.append(_differences(at, _filled(at, table[first], began_before=begin), began_before=begin))
+            found.append(_differences(at, table[first], began_before=begin))
             pods.append((pod, float(at[0]), float(at[-1])))
         table = np.concatenate(found) if found else np.zeros((0, len(COLUMNS) + 4))
         table = table[np.argsort(table[:, 1], kind="stable")]
@@ -179,30 +182,23 @@ def _starts_within(at: Floats, began_before: float) -> bool:
     return bool(at[0] > began_before + 2.0 * usual)
 
 
-def _filled(at: Floats, table: Floats, *, began_before: float) -> Floats:
-    """A pod's table without gaps: a figure that a scrape lacks stays as it was, for a counter at 0 would be a restart.
-
-    Before its first value a pod that started within the recording has counted nothing, and any other has counted what
-    it shows then. A figure that is never there is 0.
-    """
-    known = ~np.isnan(table)
-    columns = np.arange(table.shape[1])
-    last = np.maximum.accumulate(np.where(known, np.arange(len(table))[:, None], -1), axis=0)
-    leading = 0.0 if _starts_within(at, began_before) else table[known.argmax(axis=0), columns]
-    return np.nan_to_num(np.where(last < 0, leading, table[np.maximum(last, 0), columns]))
-
-
 def _differences(at: Floats, table: Floats, *, began_before: float) -> Floats:
-    """[interval, (begin, end, running, waiting, *COLUMNS)] of one pod. Counters that fall show a restart."""
-    before, now = table[:-1], table[1:]
-    counters = [column for column, name in enumerate(COLUMNS) if name not in GAUGES]
-    restarted = np.any(now[:, counters] < before[:, counters], axis=1)
-    increase = now - np.where(restarted[:, None], 0.0, before)
-    begins, ends = at[:-1], at[1:]
-    if _starts_within(at, began_before) and _is_new(table[0], increase):
+    """[interval, (begin, end, running, waiting, *COLUMNS)] of one pod.
+
+    Before a figure's first value a pod that started within the recording has counted nothing, and any other has counted
+    what it shows then. A figure that is never there is 0.
+    """
+    unknown, starts = np.isnan(table), _starts_within(at, began_before)
+    leading = 0.0 if starts else table[unknown.argmin(axis=0), np.arange(table.shape[1])]
+    table = np.where(np.logical_and.accumulate(unknown, axis=0), leading, table)
+    gauges = [COLUMNS.index(name) for name in GAUGES]
+    shown, pairs = np.nan_to_num(held(table[:, gauges])), intervals(at, table, COUNTERS)
+    rises, begins, ends = pairs.rises, at[pairs.begin], pairs.end
+    rises[:, gauges] = shown[ends] - np.where(pairs.restarted[:, None], 0.0, shown[pairs.begin])
+    if starts and _is_new(table[0], rises):
         usual = float(np.median(np.diff(at))) if len(at) > 1 else 15.0
         # It started within the recording: all that it counts came since.
-        increase = np.concatenate((table[:1], increase))
-        begins, ends, now = np.append(at[0] - usual, begins), at, table
-    running, waiting = (now[:, [COLUMNS.index(name)]] for name in ("running", "waiting"))
-    return np.concatenate((begins[:, None], ends[:, None], running, waiting, increase), axis=1)
+        rises = np.concatenate((table[:1], rises))
+        begins, ends = np.append(at[0] - usual, begins), np.append(0, ends)
+    waiting, running = shown[ends].T
+    return np.column_stack((begins, at[ends], running, waiting, rises))

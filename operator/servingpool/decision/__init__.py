@@ -4,9 +4,9 @@ A map, in the order of a tick:
 
 - input: `observation`, `pool`, `slo`, `bounds`, `params` (the tunables); output: `decision`; entry: `decide`; memory:
   `state`
-- update: `update`; `samples`, `queueing`, `counters`, `window` (what happened); `latency_count`, `queue_in_ttft`,
-  `client_ttft`, `lateness`, `percentile` (who was late); `step_time`, `short_answers`, `saturation` (what a request
-  costs); `lost_caches` (whether that follows changes of replicas); `attribution`, `miss_curve`, `knee` (which load
+- update: `update`; `increase` (of any counter), `samples`, `queueing`, `counters`, `window` (what happened);
+  `latency_count`, `queue_in_ttft`, `lateness`, `percentile` (who was late); `step_time`, `short_answers`, `saturation`
+  (what a request costs); `lost_caches` (whether that follows changes of replicas); `attribution`, `miss_curve`, `knee` (which load
   breaks the SLO); `cold_start`, `forecast` (what comes next); `budget` (what may be missed)
 - what is not believed: `plausible`, `usual` (damaged figures), `standing`, `gateway_gauge` (gauges that nothing moves)
 - gateway: `gateway_requests`, `metered` (engines that export little or nothing), `gateway_demand` (to zero and back)

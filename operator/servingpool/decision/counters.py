@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from operator import add
 from types import MappingProxyType
 from typing import NamedTuple
 
-from servingpool.decision.client_ttft import ClientTtft, since, unknown
+from servingpool.decision.increase import Change, Counts, follow, rises
 from servingpool.decision.observation import (
     NOT_EXPOSED,
+    GatewayMetrics,
     Histogram,
     Observation,
     Reading,
@@ -42,8 +44,7 @@ from servingpool.decision.samples import (
     Buckets,
     Sample,
     bucket_changed,
-    fell,
-    incomparable,
+    change_between,
     missing_series,
     sample,
     with_empty_series,
@@ -57,6 +58,7 @@ QUEUED, WAITED, LATE_BY_QUEUE, CLIENT_COUNT, CLIENT_LOWER, CLIENT_UPPER = range(
 length of the queues, and how many of those were late, with the histogram's TTFT added to that wait; the client's TTFT,
 as the gateway counts it."""
 FIELDS = FIGURES + 6
+NO_TTFT = (0.0, 0.0, 0.0)
 
 RATE_SCRAPES = 2.0
 """A rate over one pair of scrapes swings with their phase."""
@@ -115,8 +117,8 @@ class CounterDelta(NamedTuple):
     """Those at the gateway."""
     gateway_queue: Queue | None
     """None where there is no gateway."""
-    client: ClientTtft | None
-    """None where the SLO is not judged at the gateway, or it has not told yet."""
+    client: Counts | None
+    """The client's TTFT as the gateway counted it; None where the SLO is not judged there, or it has not told yet."""
     client_unknown: str | None
     """Why the client's TTFT is not known, where the SLO is judged by it."""
     coverage: float
@@ -188,7 +190,7 @@ def diff_counters(
     previous: Mapping[str, Sample],
     gateway: Queue | None = None,
     full_from: Mapping[str, float] = MappingProxyType({}),
-    client: ClientTtft | None = None,
+    client: Counts | None = None,
     *,
     short: bool = False,
     known: Usual = NOTHING_USUAL,
@@ -208,9 +210,7 @@ def diff_counters(
         replica = ready[metrics.replica]
         if before is None or not 0.0 < now.at - before.at <= params.longest_gap or bucket_changed(before, now):
             continue
-        base = [0.0] * FIGURES if restarted else before.figures
-        # What was never known is NaN, which is not more than anything.
-        increase = [new - old if new > old else 0.0 for new, old in zip(now.figures, base, strict=True)]
+        increase = rises(repeat(0.0) if restarted else before.figures, now.figures)
         grown += _growth(now, before, restarted=restarted, longest_gap=params.longest_gap)
         sums = [*map(add, sums, increase)]
         seconds = now.at - before.at
@@ -243,7 +243,7 @@ def diff_counters(
     gateways = (gateway, gateway_now) if gateway_now is not gateway else (None, None)
     waits = [(one, *one.waits(gateways)) for one in served]
     judged = [_late_by_queue(*each, ttft_bound, params.prefill_beside_queue) for each in waits]
-    client, first_tokens = since(client, observation.gateway, pool.slo, params.longest_gap)
+    client, first_tokens = _client_ttft(client, observation.gateway, pool.slo, params.longest_gap)
     return CounterDelta(
         sums=(*sums, grown, *(math.fsum(column) for column in zip((0.0, 0.0), *judged, strict=True)), *first_tokens),
         covered=covered,
@@ -264,7 +264,7 @@ def diff_counters(
         gateway=observation.gateway.queue,
         gateway_queue=gateway_now,
         client=client,
-        client_unknown=unknown(observation.gateway, pool.slo),
+        client_unknown=_client_unknown(observation.gateway, pool.slo),
         coverage=(len(serving) - left_out) / len(ready) if ready else 0.0,
         samples=samples,
         # Of the replica that has served most: one without a request shows no bucket.
@@ -296,9 +296,10 @@ def _read(
             now = replace(now, jumped=(one.running, one.waiting))
             found.damaged[one.replica] = doubt_of(one, metrics)
         if before is not None and recent:
-            restarted = fell(now, before)
-            if incomparable(now, before, fallen=restarted):
+            between = change_between(before, now)
+            if between is Change.DAMAGED:
                 continue  # the next sample is compared with the one before
+            restarted = between is Change.RESTARTED
             if restarted and isinstance(metrics.waiting, Unknown):
                 now = replace(now, queue=None)  # that one went with the engine
             doubt = None
@@ -485,6 +486,28 @@ def _gateway_after(requests: Reading, before: Queue | None, passed: float, at: f
         return before
     left = 0.0 if before is None else before.joined[-1][1] - before.requests
     return queue(before, at=at, requests=requests, left=left + max(0.0, passed))
+
+
+def _client_ttft(
+    before: Counts | None, gateway: GatewayMetrics, slo: Slo, longest_gap: float
+) -> tuple[Counts | None, Sequence[float]]:
+    """The client's TTFT as counted so far; what came since, in all and up to both ends of the bucket with the bound."""
+    ttft, at = gateway.time_to_first_token, gateway.scraped_at
+    if not slo.at_gateway:
+        return None, NO_TTFT
+    if not isinstance(ttft, Histogram) or at is None:
+        return before, NO_TTFT
+    counts, bucket = ttft.around(slo.time_to_first_token)
+    latest, rise = follow(before, Counts(at, counts, bucket))
+    return latest, NO_TTFT if rise is None or rise.seconds > longest_gap else rise.figures
+
+
+def _client_unknown(gateway: GatewayMetrics, slo: Slo) -> str | None:
+    """Why the client's TTFT is not known, where the SLO is judged by it."""
+    ttft = gateway.time_to_first_token
+    if not slo.at_gateway or not isinstance(ttft, Unknown):
+        return None
+    return "the gateway does not tell it" if ttft is NOT_EXPOSED else ttft.reason
 
 
 def _wait(engine: Queue | None, gateway: Queue | None) -> float:

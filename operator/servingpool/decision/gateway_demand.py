@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from servingpool.decision.increase import Counts, follow
 from servingpool.decision.observation import Absent, Observation, Reading, Unknown
 from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool
@@ -80,9 +81,9 @@ class GatewayDemand:
     """Likewise, of the last one at which a request came, waited or ran, or may have."""
     known_at: float | None = None
     """Likewise, of the last one at which the gateway told; None before."""
-    counted: float = 0.0
+    counted: Counts | None = None
     """`GatewayMetrics.at_zero` then."""
-    arrivals: float | None = None
+    arrivals: Counts | None = None
     """Of the gateway, when they were known last."""
     zero_at: float | None = None
     """Unix time in seconds since when no replica serves because there were to be none; None while one serves."""
@@ -127,12 +128,8 @@ def updated(
     if demand is None or first:
         demand = GatewayDemand(since=now, gateway=pool.gateway, request_at=now)
     told, arrivals, queue = observation.gateway.at_zero, observation.gateway.arrivals, observation.gateway.queue
-    came = 0.0
-    if not isinstance(told, Unknown) and demand.known_at is not None:
-        came = max(0.0, told - demand.counted)  # less than before: the gateway's reader has started anew
-    arrived = 0.0
-    if not isinstance(arrivals, Unknown) and demand.arrivals is not None:
-        arrived = max(0.0, arrivals - demand.arrivals)
+    counted, came = _followed(demand.counted, told, now)
+    all_arrivals, arrived = _followed(demand.arrivals, arrivals, now)
     held = 0.0 if isinstance(queue, Unknown) else queue
     serves = observation.requested > 0 and bool(observation.ready)
     unknown = told.reason if isinstance(told, Unknown) else None
@@ -159,8 +156,8 @@ def updated(
         gateway=demand.gateway,
         request_at=request_at,
         known_at=now if unknown is None else demand.known_at,
-        counted=demand.counted if isinstance(told, Unknown) else told,
-        arrivals=demand.arrivals if isinstance(arrivals, Unknown) else arrivals,
+        counted=counted,
+        arrivals=all_arrivals,
         zero_at=zero_at,
         asked_at=asked_at,
         asked=asked,
@@ -169,6 +166,14 @@ def updated(
         rested=(demand.rested or observation.requested == 0) and not request,
         unknown=unknown,
     )
+
+
+def _followed(before: Counts | None, count: Reading, now: float) -> tuple[Counts | None, float]:
+    """What the gateway had counted when it was known last, and what came since the time before."""
+    if isinstance(count, Unknown):
+        return before, 0.0
+    latest, rise = follow(before, Counts(now, (count,)))
+    return latest, 0.0 if rise is None else rise.figures[0]
 
 
 def vanished(

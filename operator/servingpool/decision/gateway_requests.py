@@ -8,26 +8,38 @@ could not be given to a replica yet is given with the next tokens.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
-from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, ReplicaMetrics, Unknown
-from servingpool.decision.samples import PROMPTS, TTFT_COUNT, Sample
+from servingpool.decision.increase import Counts, follow
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Reading, ReplicaMetrics, Unknown
+
+
+class Begun(NamedTuple):
+    """What one replica has begun since it was first read, or restarted."""
+
+    prompts: Counts
+    """Its prompt tokens when they were last read."""
+    requests: float = 0.0
 
 
 class Unbegun(NamedTuple):
     """Requests that the gateway has counted and no replica is known to have begun."""
 
-    arrivals: float
+    arrivals: Counts
     """The gateway's count when it was last read."""
     requests: float
     waiting: float = 0.0
     """Requests in queues when they were last all known."""
+    begun: Mapping[str, Begun] = MappingProxyType({})
+    """By replica."""
 
 
 def with_first_tokens(
-    observation: Observation, previous: Mapping[str, Sample], unbegun: Unbegun | None
+    observation: Observation, unbegun: Unbegun | None, now: float
 ) -> tuple[Observation, Unbegun | None]:
     """The observation with a TTFT histogram without buckets for each replica that tells seconds of prefill instead.
 
@@ -44,42 +56,44 @@ def with_first_tokens(
     waiting = sum(queue for queue in queues if not isinstance(queue, Unknown))
     if unbegun is not None and any(isinstance(queue, Unknown) and queue is not NOT_EXPOSED for queue in queues):
         waiting = max(waiting, unbegun.waiting)  # else all that wait unseen would begin at once
-    if unbegun is None or arrivals < unbegun.arrivals:
-        requests = waiting  # whatever came before is not known
-    else:
-        requests = unbegun.requests + arrivals - unbegun.arrivals
-    tokens = {one.replica: _prompt_tokens(one, previous.get(one.replica)) for one in samples}
-    all_tokens = sum(tokens.values())
+    counted, came = follow(None if unbegun is None else unbegun.arrivals, Counts(now, (arrivals,)))
+    requests = waiting if unbegun is None else unbegun.requests  # whatever came before is not known
+    requests += 0.0 if came is None else came.figures[0]
+    before = {} if unbegun is None else unbegun.begun
+    read = {one.replica: _read(one, before.get(one.replica)) for one in samples}
+    all_tokens = sum(tokens for _, tokens in read.values())
     begun = max(0.0, requests - waiting) if all_tokens > 0.0 else 0.0
     each = begun / max(all_tokens, 1.0)
-    filled = tuple(
-        _filled(one, previous.get(one.replica), each * tokens[one.replica]) if _counts_no_requests(one) else one
-        for one in samples
-    )
-    return replace(observation, metrics=filled), Unbegun(arrivals, requests - begun, waiting)
+    by_replica = {name: one._replace(requests=one.requests + each * tokens) for name, (one, tokens) in read.items()}
+    filled = tuple(_filled(one, by_replica[one.replica].requests) for one in samples)
+    standing = {one.name for one in (*observation.ready, *observation.starting)}
+    kept = {name: one for name, one in before.items() if name in standing} | by_replica
+    return replace(observation, metrics=filled), Unbegun(counted, requests - begun, waiting, kept)
 
 
 def _counts_no_requests(metrics: ReplicaMetrics) -> bool:
     return metrics.time_to_first_token is NOT_EXPOSED and metrics.prefill_seconds is not NOT_EXPOSED
 
 
-def _prompt_tokens(metrics: ReplicaMetrics, before: Sample | None) -> float:
-    """Since the sample before; 0 where there is none to compare with, or the engine restarted."""
-    if before is None or isinstance(metrics.prompt_tokens, Unknown):
-        return 0.0
-    return max(0.0, metrics.prompt_tokens - before.figures[PROMPTS])
-
-
-def _filled(metrics: ReplicaMetrics, before: Sample | None, begun: float) -> ReplicaMetrics:
-    if isinstance(metrics.prefill_seconds, Unknown):
-        return metrics
-    restarted = before is None or (
-        not isinstance(metrics.prompt_tokens, Unknown) and metrics.prompt_tokens < before.figures[PROMPTS]
+def _read(metrics: ReplicaMetrics, before: Begun | None) -> tuple[Begun, float]:
+    """What a replica had begun before this sample, and its prompt tokens since; 0 where that is not known."""
+    prompts, rise = follow(
+        None if before is None else before.prompts, Counts(metrics.scraped_at, (_or_nan(metrics.prompt_tokens),))
     )
-    count = begun if before is None or restarted else before.figures[TTFT_COUNT] + begun
+    begun = 0.0 if before is None or (rise is not None and rise.restarted) else before.requests
+    return Begun(prompts, begun), 0.0 if rise is None else rise.figures[0]
+
+
+def _or_nan(reading: Reading) -> float:
+    return math.nan if isinstance(reading, Unknown) else reading
+
+
+def _filled(metrics: ReplicaMetrics, begun: float) -> ReplicaMetrics:
+    if isinstance(metrics.prefill_seconds, Unknown) or not _counts_no_requests(metrics):
+        return metrics
     tpot = metrics.time_per_output_token
     return replace(
         metrics,
-        time_to_first_token=Histogram((), (), metrics.prefill_seconds, count),
+        time_to_first_token=Histogram((), (), metrics.prefill_seconds, begun),
         time_per_output_token=metrics.inter_token_latency if tpot is NOT_EXPOSED else tpot,
     )

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from servingpool.decision.increase import Counts, follow
 from servingpool.decision.observation import (
     NOT_EXPOSED,
     GatewayMetrics,
@@ -22,30 +23,24 @@ from servingpool.decision.observation import (
     ReplicaMetrics,
     Unknown,
 )
-from servingpool.decision.samples import EMPTY
 
 LEAST_READY = 0.5
 """Replicas that counts are divided by at least: the first one's first second is no load of a hundred."""
 NO_LIMIT = Unknown("the pod template does not say how many requests a replica runs at a time, and the engine no queue")
 NO_FLIGHT = Unknown("the gateway does not tell how many requests are in flight")
 
-GENERATED, PROMPTS, BETWEEN_SUM, BETWEEN_COUNT, TTFT_SUM, TTFT_COUNT, BUCKETS = range(7)
+ARRIVALS, GENERATED, PROMPTS, BETWEEN_SUM, BETWEEN_COUNT, TTFT_SUM, TTFT_COUNT, BUCKETS = range(8)
 
 
 class Shares(NamedTuple):
     """What the gateway had counted when it was last scraped, and what of it one replica was given so far."""
 
-    at: float
-    """Unix time in seconds of that scrape."""
-    arrivals: float
-    bounds: tuple[float, ...]
-    """Of the TTFT histogram, in seconds."""
-    totals: tuple[float, ...]
-    """By the places above, one more for each bound."""
+    counted: Counts
+    """By the places above, one more for each bound of the TTFT histogram; the bounds are its layout."""
     begun: float
     """Requests that have come and not waited, at most so far."""
     each: tuple[float, ...]
-    """As `totals`, of one replica."""
+    """As `counted`, of one replica."""
     each_begun: float
 
 
@@ -83,23 +78,24 @@ def _waiting(gateway: GatewayMetrics, room: float) -> Reading:
 def _after(
     gateway: GatewayMetrics, arrivals: float, waiting: Reading, ready: Sequence[Replica], before: Shares | None
 ) -> Shares:
-    at = gateway.scraped_at or 0.0
-    if before is not None and at <= before.at:
-        return before
-    totals, bounds = _totals(gateway)
+    last = None if before is None else before.counted
+    counted, rise = follow(last, _counts(gateway, arrivals, () if last is None else last.layout), first=0.0)
     # A request in flight has come, and is counted when it ends.
     come = arrivals if isinstance(gateway.in_flight, Unknown) else arrivals + gateway.in_flight
     begun = come if isinstance(waiting, Unknown) else come - waiting
-    if before is None or before.bounds != bounds or arrivals < before.arrivals:
-        return Shares(at, arrivals, bounds, totals, begun, (0.0,) * len(totals), 0.0)
-    # What is not told now was counted all the same, and is no increase once it is told again.
-    begun, totals = max(begun, before.begun), tuple(map(max, totals, before.totals))
-    replicas, each, each_begun = _served_by(ready, at - before.at), before.each, before.each_begun
+    if before is None or rise is None:
+        return before if before is not None and counted is before.counted else _begins(counted, begun)
+    base = 0.0 if rise.restarted else before.begun
+    begun = max(begun, base)
+    replicas, each, each_begun = _served_by(ready, rise.seconds), before.each, before.each_begun
     if replicas > 0.0:
-        increases = (max(0.0, new - old) for new, old in zip(totals, before.totals, strict=True))
-        each = tuple(held + more / replicas for held, more in zip(each, increases, strict=True))
-        each_begun += (begun - before.begun) / replicas
-    return Shares(at, arrivals, bounds, totals, begun, each, each_begun)
+        each = tuple(held + more / replicas for held, more in zip(each, rise.figures, strict=True))
+        each_begun += (begun - base) / replicas
+    return Shares(counted, begun, each, each_begun)
+
+
+def _begins(counted: Counts, begun: float) -> Shares:
+    return Shares(counted, begun, (0.0,) * len(counted.figures), 0.0)
 
 
 def _served_by(ready: Sequence[Replica], seconds: float) -> float:
@@ -108,13 +104,20 @@ def _served_by(ready: Sequence[Replica], seconds: float) -> float:
     return max(served, LEAST_READY) if ready else 0.0
 
 
-def _totals(gateway: GatewayMetrics) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """What the gateway has counted, and the bounds of its TTFT histogram; 0 for what is not there yet."""
-    between, ttft = (
-        EMPTY if isinstance(one, Unknown) else one for one in (gateway.inter_token_latency, gateway.time_to_first_token)
+def _counts(gateway: GatewayMetrics, arrivals: float, bounds: tuple[float, ...]) -> Counts:
+    """What the gateway has counted; NaN for what it does not tell. `bounds`: of the TTFT histogram before."""
+    between, ttft = gateway.inter_token_latency, gateway.time_to_first_token
+    between = _not_told(()) if isinstance(between, Unknown) else between
+    ttft = _not_told(bounds) if isinstance(ttft, Unknown) else ttft
+    tokens = (
+        math.nan if isinstance(one, Unknown) else one for one in (gateway.generation_tokens, gateway.prompt_tokens)
     )
-    tokens = (0.0 if isinstance(one, Unknown) else one for one in (gateway.generation_tokens, gateway.prompt_tokens))
-    return (*tokens, between.total, between.count, ttft.total, ttft.count, *ttft.counts), ttft.bounds
+    figures = (arrivals, *tokens, between.total, between.count, ttft.total, ttft.count, *ttft.counts)
+    return Counts(gateway.scraped_at or 0.0, figures, ttft.bounds)
+
+
+def _not_told(bounds: tuple[float, ...]) -> Histogram:
+    return Histogram(bounds, (math.nan,) * len(bounds), math.nan, math.nan)
 
 
 def _each(running: Reading, replicas: int) -> Reading:
@@ -133,7 +136,7 @@ def _sample(name: str, gateway: GatewayMetrics, shares: Shares, running: Reading
         return share if reading is NOT_EXPOSED and not served else reading
 
     between = Histogram((), (), each[BETWEEN_SUM], each[BETWEEN_COUNT])
-    first = Histogram(shares.bounds, each[BUCKETS:], each[TTFT_SUM], each[TTFT_COUNT])
+    first = Histogram(shares.counted.layout, each[BUCKETS:], each[TTFT_SUM], each[TTFT_COUNT])
     figures = {
         "generation_tokens": shown(gateway.generation_tokens, each[GENERATED]),
         "prompt_tokens": shown(gateway.prompt_tokens, each[PROMPTS]),
@@ -141,4 +144,4 @@ def _sample(name: str, gateway: GatewayMetrics, shares: Shares, running: Reading
         "inter_token_latency": shown(gateway.inter_token_latency, between),
         "time_per_output_token": shown(gateway.inter_token_latency, between),
     }
-    return ReplicaMetrics(name, shares.at, running=running, begun=shares.each_begun, **figures)  # type: ignore[arg-type]
+    return ReplicaMetrics(name, shares.counted.at, running=running, begun=shares.each_begun, **figures)  # type: ignore[arg-type]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
 
 import numpy as np
 
+from servingpool.decision.increase import Change, change, rises
 from servingpool.decision.observation import Histogram, Reading, Unknown
 
 MEMORY = 300.0
@@ -35,12 +37,15 @@ class Tail:
         previous: dict[str, Cumulative] = {}
         for name, one in histograms.items():
             now = (*one.counts, one.count)
+            layout, before = self.previous.get(name, (latest[name], now))
+            between = change(before, now) if layout == latest[name] else Change.CONTINUED
+            if between is Change.DAMAGED:
+                continue  # as if it had not been read
             previous[name] = (latest[name], now)
-            before = self.previous.get(name)
-            if before is None or before[0] != latest[name] or before[1][-1] > now[-1]:
+            if layout != latest[name]:
                 continue
-            increase = tuple(new - old for new, old in zip(now, before[1], strict=True))
-            at_bounds = _at_bounds(bounds, (latest[name], increase))
+            increase = rises(repeat(0.0) if between is Change.RESTARTED else before, now)
+            at_bounds = _at_bounds(bounds, (latest[name], tuple(increase)))
             sums = [total + more for total, more in zip(sums, at_bounds, strict=True)]
         return Tail(bounds, tuple(sums), previous)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import gt, itemgetter, lt, sub
 
+from servingpool.decision.increase import Change
 from servingpool.decision.observation import Reading, ReplicaMetrics, Unknown
 from servingpool.decision.samples import (
     BEGUN,
@@ -31,8 +32,7 @@ from servingpool.decision.samples import (
     TTFT_SUM,
     TTFT_UPPER,
     Sample,
-    fell,
-    incomparable,
+    change_between,
 )
 from servingpool.decision.step_time import FASTEST_STEP, LARGEST_BATCH, StepTime
 
@@ -226,8 +226,7 @@ def compared_with(now: Sample, before: Sample, known: Usual) -> tuple[Sample, st
     doubted = before.doubted
     if doubted is None or now.at <= doubted.at:
         return before, why
-    fallen = fell(now, doubted)
-    jumped = not fallen and not incomparable(now, doubted, fallen=False) and damaged(now, doubted, known) is None
+    jumped = change_between(doubted, now) is Change.CONTINUED and damaged(now, doubted, known) is None
     return (doubted if jumped else before), None
 
 

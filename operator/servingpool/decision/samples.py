@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from operator import gt, itemgetter, lt
+from operator import gt, itemgetter
 from typing import NamedTuple
 
+from servingpool.decision.increase import Change, change
 from servingpool.decision.observation import NOT_EXPOSED, Bucket, Histogram, Reading, ReplicaMetrics, Unknown
 from servingpool.decision.queueing import Queue, queue
 from servingpool.decision.slo import Slo
@@ -23,8 +24,6 @@ PROGRESS = itemgetter(BEGUN, TTFT_COUNT, ITL_COUNT, GENERATED, PROMPTS)
 """Figures of which one rises whenever an engine does anything for a request."""
 OPTIONAL = itemgetter(TPOT_COUNT, CACHED, REJECTED)
 """Figures that a sample may lack and be whole."""
-RESTARTED = 0.25
-"""Share of what a counter was: an engine that restarted, and loaded its model, has counted less than that."""
 NO_ARRIVALS = "a count of requests, and the gateway tells none either"
 EMPTY = Histogram((), (), 0.0, 0.0)
 
@@ -174,24 +173,15 @@ def bucket_changed(before: Sample, now: Sample) -> bool:
     )
 
 
-def incomparable(now: Sample, before: Sample, *, fallen: bool) -> bool:
-    """Whether a sample lacks an optional figure that the one before has, or a counter fell that did not restart.
+def change_between(before: Sample, now: Sample) -> Change:
+    """What happened to a replica between two samples; one that lacks an optional figure of the one before is damaged.
 
-    Taken for 0, one scrape without 50,000 rejections made 50,000 arrivals of the next, and 80 replicas of 3. Taken for
-    a restart, a counter that was one token lower for one scrape made 15 s of all requests since its start.
-    `fallen`: whether one `fell`.
+    Taken for 0, one scrape without 50,000 rejections made 50,000 arrivals of the next, and 80 replicas of 3. Left at
+    what it was, the other figures of its scrape would be read without it.
     """
     if any(map(gt, map(math.isnan, OPTIONAL(now.figures)), map(math.isnan, OPTIONAL(before.figures)))):
-        return True
-    if not fallen:
-        return False
-    counters = zip(COUNTERS(now.figures), COUNTERS(before.figures), strict=True)
-    return any(new > RESTARTED * old > 0.0 for new, old in counters)
-
-
-def fell(now: Sample, before: Sample) -> bool:
-    """Whether a counter is lower than it was: the engine restarted, or the sample is damaged."""
-    return any(map(lt, COUNTERS(now.figures), COUNTERS(before.figures)))
+        return Change.DAMAGED
+    return change(COUNTERS(before.figures), COUNTERS(now.figures))
 
 
 def _queue_after(
@@ -204,7 +194,7 @@ def _queue_after(
     last = None if before is None else before.queue
     if isinstance(metrics.waiting, Unknown) or (last is not None and metrics.scraped_at <= last.at):
         return last
-    reset = before is not None and figures[TTFT_COUNT] < before.figures[TTFT_COUNT]
+    reset = before is not None and change(COUNTERS(before.figures), COUNTERS(figures)) is not Change.CONTINUED
     # A request that is aborted in the batch is not begun any more; it has left the queue all the same.
     left = figures[BEGUN] if before is None or reset else max(figures[BEGUN], before.figures[BEGUN])
     room = not isinstance(metrics.running, Unknown) and metrics.running < full_from

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from servingpool.decision.budget import Calibration, ErrorBudget
-from servingpool.decision.client_ttft import ClientTtft
 from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.forecast import Forecast
 from servingpool.decision.gateway_demand import NEVER_ZERO, Busy, GatewayDemand, Vanished
 from servingpool.decision.gateway_gauge import GatewayGauge
 from servingpool.decision.gateway_requests import Unbegun
+from servingpool.decision.increase import Counts
 from servingpool.decision.kinds import Kinds
 from servingpool.decision.lost_caches import LostCaches
 from servingpool.decision.metered import Shares
@@ -124,7 +124,7 @@ class Memory:
     """None where there is no gateway."""
     gateway_gauge: GatewayGauge | None = None
     """What its queue showed, believed or not; likewise."""
-    client: ClientTtft | None = None
+    client: Counts | None = None
     """None where the SLO is not judged at the gateway."""
     client_unknown: str | None = None
     """Why the client's TTFT was not known at the last observation, where the SLO is judged by it."""

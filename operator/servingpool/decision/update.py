@@ -68,7 +68,7 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     span = min(now - memory.at, longest) if memory.at is not None else 0.0
     since = math.inf if memory.covered_at is None else now - memory.covered_at
     observation, shares = with_shares(observation, pool.batch_limit, memory.shares)
-    observation, unbegun = with_first_tokens(observation, memory.samples, memory.unbegun)
+    observation, unbegun = with_first_tokens(observation, memory.unbegun, now)
     observation, gauge = with_believed_queue(observation, memory.gateway_gauge, memory.window, pool.params.stands_still)
     answers = short_answers(memory.window, memory.profile.fit, pool.params)
     if answers.by_prompt and not pool.prefills:

@@ -112,7 +112,7 @@ class SampleWindow:
         row = (now, span, ready, delta.covered, *delta.sums, *gauges, *NO_VERDICT)
         kept = self.rows[self.rows[:, AT].searchsorted(now - KEPT_SECONDS, "right") :][-(KEPT_TICKS - 1) :]
         buckets = delta.buckets if delta.coverage > 0.0 else self.buckets
-        client = self.buckets.client if delta.client is None else delta.client.bucket
+        client = self.buckets.client if delta.client is None else delta.client.layout
         return SampleWindow(np.concatenate((kept, [row])), buckets._replace(client=client))
 
     def note(self, misses: Misses, *, load: float, work: float) -> None:

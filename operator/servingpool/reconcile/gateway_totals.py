@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import add
 
 from servingpool.adapters.cluster.objects import Key
 from servingpool.adapters.prometheus import (
@@ -16,6 +18,7 @@ from servingpool.adapters.prometheus import (
     ReadRequest,
 )
 from servingpool.api.serving_pool import ServingPool
+from servingpool.decision.increase import Change, change, rises
 from servingpool.decision.observation import (
     NO_GATEWAY,
     NOT_EXPOSED,
@@ -27,7 +30,6 @@ from servingpool.decision.observation import (
     Unknown,
 )
 from servingpool.decision.plausible import FAR
-from servingpool.decision.samples import RESTARTED
 from servingpool.reconcile.gateway_sample import QUEUE_UNNAMED, own_sample, queue_unnamed
 from servingpool.reconcile.gateways import (
     GatewayShare,
@@ -246,37 +248,42 @@ class GatewayTotals:
 
     def _add(self, pod: PodKey, profile: GatewayProfile, before: ReplicaMetrics, now: ReplicaMetrics) -> ReplicaMetrics:
         """Count what came between two samples of a pod. Which one the next is compared with."""
-        counters = zip(_counters(profile, before), _counters(profile, now), strict=True)
-        pairs = [(old, new) for old, new in counters if not isinstance(old, Unknown) and not isinstance(new, Unknown)]
-        fell = any(new < old for old, new in pairs)
-        odd = fell and any(new > RESTARTED * old for old, new in pairs)
-        jumped = not fell and self._jumped(pod, before, now)
-        if (odd or jumped) and now.scraped_at <= self.doubted.setdefault(pod, now).scraped_at:
-            return before  # damaged, unless the next scrape is as low: one that restarted has mostly counted less
-        doubted = self.doubted.pop(pod, None)
+        found = change(_counters(profile, before), _counters(profile, now))
+        jumped = found is Change.CONTINUED and self._jumped(pod, before, now)
+        if (found is Change.DAMAGED or jumped) and now.scraped_at <= self.doubted.setdefault(pod, now).scraped_at:
+            return (
+                before  # unless the next scrape says so too: a gateway restarts within a second, and may count little
+            )
+        doubted, base = self.doubted.pop(pod, None), before
         if jumped and doubted is not None and not self._jumped(pod, doubted, now):
-            before = doubted  # it jumped once and stays there
-        if now.scraped_at > before.scraped_at:
-            self.rates[pod] = 0.0 if fell else _most(before, now) / (now.scraped_at - before.scraped_at)
+            base = doubted  # it jumped once and stays there
+        restarted = found is not Change.CONTINUED
+        if now.scraped_at > base.scraped_at:
+            self.rates[pod] = 0.0 if restarted else _most(base, now) / (now.scraped_at - base.scraped_at)
         for name, source in ALL.items():
-            new, old = getattr(now, source), getattr(before, source)
-            old = 0.0 if fell or old is NOT_EXPOSED else old  # it begins with its first request
+            new, old = getattr(now, source), getattr(base, source)
+            # It begins with its first request. Held requests whose clients gave up lower it, and did come.
+            old = 0.0 if restarted or old is NOT_EXPOSED else old
             if not isinstance(new, Unknown) and not isinstance(old, Unknown):
-                # Less than before without a restart: held requests whose clients gave up. They did come.
-                self.counts[name] = self.counts.get(name, 0.0) + max(0.0, new - old)
+                self.counts[name] = self.counts.get(name, 0.0) + rises((old,), (new,))[0]
         for name in HISTOGRAMS:
-            self._add_histogram(name, getattr(before, name), getattr(now, name), fell=fell)
-        return now
+            self._add_histogram(name, getattr(base, name), getattr(now, name), restarted=restarted)
+        if restarted:
+            return now
+        missing = (name for name in (*ALL.values(), *HISTOGRAMS) if isinstance(getattr(now, name), Unknown))
+        return replace(now, **{name: getattr(before, name) for name in missing})
 
     def _jumped(self, pod: PodKey, before: ReplicaMetrics, now: ReplicaMetrics) -> bool:
         """Whether it has counted far more requests than it did before, and than come anywhere in that time."""
         seconds = max(0.0, now.scraped_at - before.scraped_at)
         return _most(before, now) > (FAR * self.rates.get(pod, 0.0) + PLAUSIBLE) * max(seconds, 1.0)
 
-    def _add_histogram(self, name: str, before: Histogram | Unknown, now: Histogram | Unknown, *, fell: bool) -> None:
+    def _add_histogram(
+        self, name: str, before: Histogram | Unknown, now: Histogram | Unknown, *, restarted: bool
+    ) -> None:
         if isinstance(now, Unknown):
             return
-        if fell or before is NOT_EXPOSED:
+        if restarted or before is NOT_EXPOSED:
             before = _empty(now.bounds)
         total = self.histograms.get(name, _empty(now.bounds))
         if isinstance(before, Histogram) and total.bounds == now.bounds == before.bounds:
@@ -318,13 +325,14 @@ def _unknown(profile: GatewayProfile, why: Unknown) -> GatewayMetrics:
     return replace(NO_GATEWAY, **told, at_zero=why)  # type: ignore[arg-type]
 
 
-def _counters(profile: GatewayProfile, sample: ReplicaMetrics) -> list[Reading]:
-    """What falls only if the pod restarts: not the held requests in the arrivals, whose clients may give up."""
+def _counters(profile: GatewayProfile, sample: ReplicaMetrics) -> list[float]:
+    """What only a restart lowers, NaN where the pod does not tell it: arrivals without those held, who may give up."""
     if profile.held_have_arrived and not isinstance(sample.begun, Unknown) and not isinstance(sample.waiting, Unknown):
         sample = replace(sample, begun=max(0.0, sample.begun - sample.waiting))
     histograms = (getattr(sample, name) for name in HISTOGRAMS)
     counts = (one.count if isinstance(one, Histogram) else one for one in histograms)
-    return [*(getattr(sample, source) for source in ALL.values()), *counts]
+    figures = (*(getattr(sample, source) for source in ALL.values()), *counts)
+    return [math.nan if isinstance(one, Unknown) else one for one in figures]
 
 
 def _most(before: ReplicaMetrics, now: ReplicaMetrics) -> float:
@@ -342,9 +350,12 @@ def _empty(bounds: tuple[float, ...]) -> Histogram:
 
 
 def _plus(total: Histogram, now: Histogram, before: Histogram) -> Histogram:
-    counts = (each + new - old for each, new, old in zip(total.counts, now.counts, before.counts, strict=True))
-    seconds, count = now.total - before.total, now.count - before.count
-    return Histogram(total.bounds, tuple(counts), total.total + seconds, total.count + count)
+    seconds, count, *counts = map(add, _flat(total), rises(_flat(before), _flat(now)))
+    return Histogram(total.bounds, tuple(counts), seconds, count)
+
+
+def _flat(histogram: Histogram) -> tuple[float, ...]:
+    return histogram.total, histogram.count, *histogram.counts
 
 
 def _sum(readings: Iterable[Reading]) -> Reading:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from servingpool.decision.increase import risen
 from servingpool.decision.observation import Histogram, Observation, Reading, ReplicaMetrics, Unknown
 
 Pages = dict[str, ReplicaMetrics]
@@ -60,7 +61,7 @@ class History:
         for replica, metrics in self.newest.items():
             new, old = getattr(metrics, counter), getattr(self._first(replica), counter)
             if not isinstance(new, Unknown) and not isinstance(old, Unknown):
-                found[replica] = new - old
+                found[replica] = risen((old,), (new,))[0]
         return found
 
     def increase(self, counter: str) -> float:
@@ -87,8 +88,9 @@ class History:
             new: Histogram | Unknown = getattr(metrics, name)
             old: Histogram | Unknown = getattr(self._first(replica), name)
             if not isinstance(new, Unknown) and not isinstance(old, Unknown):
-                counts = tuple(b - a for a, b in zip(old.counts, new.counts, strict=True))
-                found[replica] = Histogram(new.bounds, counts, new.total - old.total, new.count - old.count)
+                pairs = ((one.total, one.count, *one.counts) for one in (old, new))
+                seconds, count, *counts = risen(*pairs)
+                found[replica] = Histogram(new.bounds, tuple(counts), seconds, count)
         return found
 
     def mean_prompt(self) -> float:

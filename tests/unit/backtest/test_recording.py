@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -120,3 +121,26 @@ def test_a_recording_of_more_scrapes_than_fit_is_refused(monkeypatch: pytest.Mon
     chunks = [Chunk.of(0.0, 300.0, [sample(15.0 * tick, tick) for tick in range(20)])] * 2
     with pytest.raises(RecordingError, match="more than 30 scrapes: record fewer days"):
         gather(chunks, Slo(2.0), 0.0)
+
+
+def rises(*scrapes: ReplicaMetrics) -> tuple[list[float], list[float]]:
+    """Seconds and first tokens of each interval, of a pod that was there before the recording."""
+    found = gather([Chunk.of(0.0, 600.0, scrapes)], Slo(2.0), 0.0)
+    return found.seconds.tolist(), found.increase["ttft_count"].tolist()
+
+
+def test_a_counter_that_is_a_little_lower_for_one_scrape_is_no_restart() -> None:
+    """Taken for one, all requests since the engine's start came within 15 s."""
+    served = [sample(0.0, 9000.0), sample(15.0, 8999.0), sample(30.0, 9010.0)]
+    assert rises(*served) == ([30.0], [10.0])
+
+
+def test_of_a_figure_that_only_another_engine_lowers_a_fall_is_no_restart() -> None:
+    """Cached tokens may be told as a difference."""
+    scrapes = [replace(sample(15.0 * tick, 100.0 + tick), cached_prompt_tokens=50.0 - tick) for tick in range(3)]
+    assert rises(*scrapes) == ([15.0, 15.0], [1.0, 1.0])
+
+
+def test_a_restart_whose_scrape_lacks_a_figure_does_not_count_what_that_was_before() -> None:
+    lacking = replace(sample(15.0, 2.0), time_to_first_token=Unknown("NaN"))
+    assert rises(sample(0.0, 900.0), lacking, sample(30.0, 5.0)) == ([15.0, 15.0], [0.0, 5.0])

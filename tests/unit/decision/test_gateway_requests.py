@@ -8,6 +8,7 @@ from dataclasses import replace
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision
 from servingpool.decision.gateway_requests import Unbegun, with_first_tokens
+from servingpool.decision.increase import Counts
 from servingpool.decision.observation import (
     NOT_EXPOSED,
     GatewayMetrics,
@@ -18,7 +19,7 @@ from servingpool.decision.observation import (
     Unknown,
 )
 from servingpool.decision.pool import Pool
-from servingpool.decision.samples import NO_ARRIVALS, Sample, missing_series, sample
+from servingpool.decision.samples import NO_ARRIVALS, missing_series
 from servingpool.decision.slo import Slo
 from servingpool.decision.state import Memory
 
@@ -51,17 +52,20 @@ class Counting:
     """Observations in turn, and the requests that each replica has begun by then."""
 
     def __init__(self) -> None:
-        self.samples: dict[str, Sample] = {}
         self.unbegun: Unbegun | None = None
+        self.at = START
 
     def begun(self, observation: Observation) -> dict[str, float]:
-        filled, self.unbegun = with_first_tokens(observation, self.samples, self.unbegun)
+        self.at += TICK
+        if not isinstance(observation.metrics, Unknown):
+            scraped = tuple(replace(one, scraped_at=self.at) for one in observation.metrics)
+            observation = replace(observation, metrics=scraped)
+        filled, self.unbegun = with_first_tokens(observation, self.unbegun, self.at)
         assert not isinstance(filled.metrics, Unknown)
         found = {}
         for one in filled.metrics:
             assert isinstance(one.time_to_first_token, Histogram)
             found[one.replica] = one.time_to_first_token.count
-            self.samples[one.replica] = sample(one, SLO, self.samples.get(one.replica), 0.0)
         return found
 
 
@@ -81,18 +85,26 @@ def test_a_scrape_of_the_engine_before_the_gateway_s_loses_no_request() -> None:
     assert counting.begun(seen(12.0, {"a": 900.0})) == {"a": 12.0}
 
 
-def test_an_engine_that_restarts_counts_anew_and_takes_nothing_of_the_others_requests() -> None:
+def test_an_engine_that_restarts_counts_anew_and_has_begun_its_part_of_what_came_since() -> None:
     counting = Counting()
     counting.begun(seen(0.0, {"a": 5000.0, "b": 5000.0}))
     counting.begun(seen(10.0, {"a": 5500.0, "b": 5500.0}))
-    assert counting.begun(seen(16.0, {"a": 200.0, "b": 5800.0})) == {"a": 0.0, "b": 11.0}
+    assert counting.begun(seen(16.0, {"a": 100.0, "b": 5800.0})) == {"a": 1.5, "b": 9.5}
+
+
+def test_prompt_tokens_that_are_a_little_lower_for_one_scrape_begin_nothing_and_what_came_waits_for_the_next() -> None:
+    counting = Counting()
+    counting.begun(seen(0.0, {"a": 5000.0}))
+    counting.begun(seen(10.0, {"a": 5500.0}))
+    assert counting.begun(seen(14.0, {"a": 5499.0})) == {"a": 10.0}
+    assert counting.begun(seen(16.0, {"a": 5800.0})) == {"a": 16.0}
 
 
 def test_a_gateway_whose_count_begins_anew_makes_no_surge() -> None:
     counting = Counting()
     counting.begun(seen(5000.0, {"a": 100.0}))
-    assert counting.begun(seen(3.0, {"a": 200.0}, waiting=2.0)) == {"a": 0.0}
-    assert counting.begun(seen(8.0, {"a": 300.0}, waiting=2.0)) == {"a": 5.0}
+    assert counting.begun(seen(3.0, {"a": 200.0}, waiting=2.0)) == {"a": 1.0}
+    assert counting.begun(seen(8.0, {"a": 300.0}, waiting=2.0)) == {"a": 6.0}
 
 
 def test_a_tick_without_a_sample_forgets_no_request_that_has_not_begun() -> None:
@@ -115,7 +127,7 @@ def test_while_a_queue_is_not_told_those_that_waited_wait_on() -> None:
 
 def test_without_a_gateway_s_count_the_series_is_missing_and_not_zero() -> None:
     alone = replace(seen(0.0, {"a": 100.0}), gateway=GatewayMetrics())
-    filled, _ = with_first_tokens(alone, {}, None)
+    filled, _ = with_first_tokens(alone, None, START)
     assert filled == alone
     assert not isinstance(filled.metrics, Unknown)
     assert filled.metrics[0].time_to_first_token is NOT_EXPOSED
@@ -150,6 +162,6 @@ def decided(*, arrivals: float, begun: float) -> Decision:
 def test_requests_that_met_no_replica_are_not_what_the_next_one_begins() -> None:
     """25 were refused at 0 replicas. Taken for requests that begin, they were a surge at its first sample."""
     asleep = Observation(0, metrics=(), gateway=GatewayMetrics(1.0, arrivals=25.0, at_zero=25.0))
-    assert with_first_tokens(asleep, {}, Unbegun(0.0, 0.0)) == (asleep, None)
-    starting = replace(asleep, requested=1)
-    assert with_first_tokens(starting, {}, Unbegun(20.0, 1.0)) == (starting, Unbegun(20.0, 1.0))
+    assert with_first_tokens(asleep, Unbegun(Counts(START, (0.0,)), 0.0), START + TICK) == (asleep, None)
+    starting, unbegun = replace(asleep, requested=1), Unbegun(Counts(START, (20.0,)), 1.0)
+    assert with_first_tokens(starting, unbegun, START + TICK) == (starting, unbegun)

@@ -296,6 +296,13 @@ def test_a_request_that_the_gateway_holds_while_the_operator_restarts_is_not_los
     assert world.tick(0.0).decision.replicas > 1
 
 
+def test_requests_since_the_gateways_count_began_anew_wake_it():
+    world = Gated()
+    world.to_zero()
+    world.counted = 2.0
+    assert world.tick(0.0).decision.replicas > 1
+
+
 def test_the_first_request_during_the_drain_brings_replicas_at_the_next_tick():
     world = Gated()
     world.run(20.0, 60)

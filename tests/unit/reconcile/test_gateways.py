@@ -191,6 +191,18 @@ def test_a_new_pods_first_requests_begin_its_counting() -> None:
     assert behind.read(page(begun=3.0), model="").arrivals == 3.0
 
 
+def test_a_figure_that_one_scrape_lacks_is_no_surge_once_it_is_there_again() -> None:
+    """The pod's other series were there, so 50,000 requests came in 15 s."""
+    behind = Behind(measuredAt="Gateway")
+    whole = {"generation_tokens": 9.0, "time_to_first_token": ttft(50_000.0)}
+    behind.read(page(at=0.0, begun=50_000.0, **whole))
+    behind.read(page(at=15.0, generation_tokens=9.0))
+    seen = behind.read(page(at=30.0, begun=50_020.0, **whole | {"time_to_first_token": ttft(50_010.0)}))
+    assert seen.arrivals == 20.0
+    assert isinstance(seen.time_to_first_token, Histogram)
+    assert seen.time_to_first_token.count == 10.0
+
+
 def test_pods_with_different_buckets_are_not_added() -> None:
     other = Histogram((1.0, 2.0), (1.0, 2.0), 3.0, 4.0)
     behind = Behind(measuredAt="Gateway")

@@ -1,0 +1,154 @@
+"""How much cumulative counters rose between two readings of one source: an engine's pod, or a gateway.
+
+The only place that knows what a lower reading means:
+
+- A restart: each counter that only a restart lowers is at most a quarter of what it was. All that it shows came since.
+- Damage: a counter fell by less. That reading is left out, and the next one is compared with the one before it.
+
+A figure that is not known is NaN, not 0. A figure that was never known rises by nothing when it appears. A figure that
+is missing rises by nothing, and by all that came meanwhile once it is back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from itertools import repeat
+from operator import lt
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
+
+RESTARTED = 0.25
+"""Share of what a counter was: an engine that restarted, and loaded its model, has counted less than that. Taken for a
+restart, a counter that was one token lower for one scrape made 15 s of all requests since its start."""
+
+LONGEST = 180.0
+"""Seconds for which readings that are lower, or older, than the one before are left out. Then counting begins anew."""
+
+
+class Change(Enum):
+    """What happened to a source between two readings."""
+
+    CONTINUED = "continued"
+    RESTARTED = "restarted"
+    DAMAGED = "damaged"
+    """The readings cannot be compared."""
+
+
+def change(before: Sequence[float], now: Sequence[float]) -> Change:
+    """By counters that only a restart lowers."""
+    if not any(map(lt, now, before)):
+        return Change.CONTINUED
+    few = all(not new > RESTARTED * old > 0.0 for new, old in zip(now, before, strict=True))
+    return Change.RESTARTED if few else Change.DAMAGED
+
+
+def rises(before: Iterable[float], now: Sequence[float]) -> list[float]:
+    """Of each figure, never below 0: some engines tell a count as a difference, which falls by a little.
+
+    `before`: zeros where the source restarted.
+    """
+    return [new - old if new > old else 0.0 for new, old in zip(now, before, strict=False)]
+
+
+def risen(before: Sequence[float], now: Sequence[float]) -> list[float]:
+    """The rises of counters that only a restart lowers; 0 where the readings cannot be compared."""
+    match change(before, now):
+        case Change.CONTINUED:
+            return rises(before, now)
+        case Change.RESTARTED:
+            return rises(repeat(0.0), now)
+        case Change.DAMAGED:
+            return [0.0] * len(now)
+
+
+class Counts(NamedTuple):
+    """What a source had counted when it was read: figures that only a restart lowers."""
+
+    at: float
+    """Unix time in seconds."""
+    figures: tuple[float, ...]
+    layout: Any = None
+    """What the figures are of, as a histogram's buckets. Those of another layout cannot be compared."""
+
+
+class Rise(NamedTuple):
+    """What a source counted between two readings."""
+
+    figures: list[float]
+    seconds: float
+    restarted: bool
+
+
+def follow(before: Counts | None, now: Counts, *, first: float = math.nan) -> tuple[Counts, Rise | None]:
+    """The reading to compare the next one with, and what was counted; None where that is not known.
+
+    `first`: what a figure that was never known had counted: 0 where a counter is created by its first event.
+    """
+    if before is None:
+        return now, None
+    seconds = now.at - before.at
+    if seconds > 0.0 and now.layout != before.layout:
+        return now, None
+    found = change(before.figures, now.figures) if seconds > 0.0 else Change.DAMAGED
+    if found is Change.DAMAGED:
+        return (before if abs(seconds) <= LONGEST else now), None
+    base = [0.0 if found is Change.RESTARTED else first if math.isnan(old) else old for old in before.figures]
+    rose = rises(base, now.figures)
+    figures = tuple(old if math.isnan(new) else new for new, old in zip(now.figures, base, strict=True))
+    return now._replace(figures=figures), Rise(rose, seconds, found is Change.RESTARTED)
+
+
+class Intervals(NamedTuple):
+    """The readings of one source that can be compared, two after one another."""
+
+    begin: Rows
+    """Of the earlier readings."""
+    end: Rows
+    restarted: npt.NDArray[np.bool_]
+    """Whether the source restarted in between."""
+    rises: Floats
+    """[interval, column]."""
+
+
+def intervals(at: Floats, table: Floats, counters: Sequence[int]) -> Intervals:
+    """The same of many readings at once, [row, column], in order of `at`, Unix time in seconds.
+
+    `counters`: columns that only a restart lowers.
+    """
+    rows, columns = np.arange(len(table)), list(counters)
+    known, filled = ~np.isnan(table), held(table)
+    whole = ~np.any(~known & ~np.isnan(filled), axis=1)
+    begin, base = rows - 1, np.concatenate((filled[:1], filled[:-1]))
+    compared, restarted = rows > 0, np.zeros(len(table), dtype=bool)
+    row = 0
+    for place in (np.flatnonzero(np.any(filled[1:, columns] < filled[:-1, columns], axis=1)) + 1).tolist():
+        if place <= row:
+            continue
+        row, before = place, place - 1
+        while row < len(table):
+            found = change(filled[before, columns].tolist(), table[row, columns].tolist())
+            begins = found is Change.DAMAGED and at[row] - at[before] > LONGEST
+            compared[row] = found is not Change.DAMAGED
+            if compared[row] or begins:
+                restarted[row] = found is Change.RESTARTED
+                base[row] = 0.0 if restarted[row] else filled[before]
+                filled[row] = np.where(known[row], table[row], np.nan if begins else base[row])
+                begin[row], before = before, row
+                if whole[row]:
+                    break
+            row += 1
+    end = rows[compared]
+    return Intervals(begin[end], end, restarted[end], np.maximum(0.0, np.nan_to_num(filled[end] - base[end])))
+
+
+def held(table: Floats) -> Floats:
+    """Each figure as it was last known, [row, column]; NaN before its first value."""
+    last = np.maximum.accumulate(np.where(np.isnan(table), 0, np.arange(len(table))[:, None]), axis=0)
+    return table[last, np.arange(table.shape[1])]
