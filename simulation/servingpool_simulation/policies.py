@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from servingpool.adapters.gateways.completed import NOTHING, Completing, completed
 from servingpool.decision.decide import decide, learn
 from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Observation
@@ -109,14 +110,19 @@ class Ours:
     name: str = "servingpool"
     every_bucket: bool = field(default=False, init=False)
     every: float = field(default=TICK, init=False)
+    _completing: Completing = field(default=NOTHING, init=False)
 
     def decide(self, observation: Observation, pool: Pool, now: float) -> Answer:
         """One call of the core."""
-        outcome = decide(observation, pool, self.memory, now)
+        outcome = decide(self._completed(observation, pool, now), pool, self.memory, now)
         self.memory = outcome.memory
         decision = outcome.decision
         return Answer(decision.replicas, decision.reason, decision, tuple(part.replicas for part in decision.parts))
 
     def learn(self, observation: Observation, pool: Pool, now: float) -> None:
         """Warm-up from history, as the operator does on first sight of a pool."""
-        self.memory = learn(observation, pool, self.memory, now)
+        self.memory = learn(self._completed(observation, pool, now), pool, self.memory, now)
+
+    def _completed(self, observation: Observation, pool: Pool, now: float) -> Observation:
+        observation, self._completing = completed(observation, pool.batch_limit, self._completing, now)
+        return observation

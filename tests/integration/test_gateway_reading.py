@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from servingpool.adapters.gateways.own_gateway import gateway_of
+from servingpool.adapters.gateways.totals import GatewayTotals
 from servingpool.adapters.prometheus import (
     ANY_MODEL,
     BackendConfig,
@@ -23,8 +25,6 @@ from servingpool.adapters.prometheus import (
 )
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Histogram, ReplicaMetrics, Unknown
-from servingpool.reconcile.gateway_totals import GatewayTotals
-from servingpool.reconcile.gateways import gateway_of
 from servingpool_lab.binaries import ensure_binaries
 
 from .operators import prometheus

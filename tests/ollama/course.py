@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from servingpool.adapters.gateways.own_gateway import gateway_of
+from servingpool.adapters.gateways.totals import GatewayTotals
 from servingpool.adapters.prometheus import (
     BackendConfig,
     FleetReading,
@@ -21,8 +23,6 @@ from servingpool.adapters.prometheus import (
 )
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import GatewayMetrics
-from servingpool.reconcile.gateway_totals import GatewayTotals
-from servingpool.reconcile.gateways import gateway_of
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.kwok import LOAD_SECONDS_ANNOTATION
 from servingpool_lab.processes import wait_until

@@ -12,6 +12,7 @@ import typer
 
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.survey import ready_pods
+from servingpool.adapters.gateways.own_gateway import OwnGateway, gateway_in
 from servingpool.adapters.prometheus import (
     ANY_MODEL,
     BackendConfig,
@@ -39,7 +40,6 @@ from servingpool.cli.source import settings as settings_of
 from servingpool.cli.usage import workload, wrong
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.config import OperatorConfig
-from servingpool.reconcile.gateways import OwnGateway, gateway_in
 
 
 def check(  # noqa: PLR0913, a command's options

@@ -6,10 +6,10 @@ A map, in the order of a tick:
   `state`
 - update: `update`; `increase` (of any counter), `samples`, `queueing`, `counters`, `window` (what happened);
   `latency_count`, `queue_in_ttft`, `lateness`, `percentile` (who was late); `step_time`, `short_answers`, `saturation`
-  (what a request costs); `lost_caches` (whether that follows changes of replicas); `attribution`, `miss_curve`, `knee` (which load
-  breaks the SLO); `cold_start`, `forecast` (what comes next); `budget` (what may be missed)
+  (what a request costs); `lost_caches` (whether that follows changes of replicas); `attribution`, `miss_curve`, `knee`
+  (which load breaks the SLO); `cold_start`, `forecast` (what comes next); `budget` (what may be missed)
 - what is not believed: `plausible`, `usual` (damaged figures), `standing`, `gateway_gauge` (gauges that nothing moves)
-- gateway: `gateway_requests`, `metered` (engines that export little or nothing), `gateway_demand` (to zero and back)
+- gateway: `gateway_demand` (to zero and back)
 - plan: `plan`, `costs` (the cheapest fleet); `queue_growth` (where the need is unknown)
 - limit: `limits` (named rules, in order), `ordinals` (which replicas stay where the highest go first)
 - targets: `targets`, `kinds` (the speed of each), `shortage` (what does not come), `counting` (in replicas of

@@ -1,7 +1,8 @@
 """One observation of a pool: with spec, memory and time the only input of a decision.
 
 As Prometheus and the cluster tell it: cumulative counters and histogram buckets (never rates), gauges, and the replicas
-with their ages. Nothing is averaged, filled or guessed on the way in.
+with their ages. Nothing is averaged, filled or guessed on the way in, but what an engine does not tell and its gateway
+counts (`adapters/gateways`).
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class ReplicaMetrics:
     time_to_first_token: Histogram | Unknown = NOT_EXPOSED
     """TTFT; one observation a request. Without a bound in it none is late: it tells the mean alone."""
     prefill_seconds: Reading = NOT_EXPOSED
-    """Seconds spent on prompts, cumulative, where an engine has no TTFT and counts no requests: `gateway_requests`."""
+    """Seconds spent on prompts, cumulative, where an engine has no TTFT and counts no requests."""
     inter_token_latency: Histogram | Unknown = NOT_EXPOSED
     """ITL; one observation per engine step and running request."""
     time_per_output_token: Histogram | Unknown = NOT_EXPOSED
@@ -201,7 +202,9 @@ class Observation:
     gateway: GatewayMetrics = NO_GATEWAY
     """Nothing is exposed where there is no gateway."""
     metered: bool = False
-    """The engines export nothing: what the gateway counts stands for their metrics, see `metered`."""
+    """The engines export nothing: `metrics` are even shares of what their gateway counts."""
+    ttft_inferred: bool = False
+    """The engines count no requests: their first tokens are estimated from what their gateway counts."""
     rollout: bool = False
     """A rollout is in progress: the replicas are of two kinds."""
     targets: tuple[Ordered, ...] = ()

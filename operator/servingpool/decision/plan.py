@@ -22,7 +22,7 @@ from servingpool.decision.gateway_gauge import believed_queue
 from servingpool.decision.knee import has_evidence, posterior
 from servingpool.decision.miss_curve import Curve
 from servingpool.decision.mix import Frontier
-from servingpool.decision.observation import Observation, Reading, Unknown
+from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, Unknown
 from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool
 from servingpool.decision.state import Memory, UpdateResult
@@ -58,9 +58,11 @@ def plan(
         return Unknown("too few scrapes to take a rate")
     level, profile = update.demand.level, memory.profile
     curve, allowance, penalty = _terms(pool, memory, update.step, frontier)
+    # What waits for metered engines is told by the requests in flight, and orders no replica by itself.
+    queue = NOT_EXPOSED if observation.metered else observation.gateway.queue
     queued = backlog(
         memory.queues,
-        believed_queue(observation.gateway.queue, memory.gateway_gauge, params.stands_still),
+        believed_queue(queue, memory.gateway_gauge, params.stands_still),
         work=update.demand.work_per_request,
         horizon=memory.horizon(pool),
         load=level / (observation.ordered or 1),

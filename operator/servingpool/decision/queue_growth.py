@@ -13,6 +13,7 @@ from collections.abc import Container, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
+from servingpool.decision.increase import risen
 from servingpool.decision.observation import Histogram, Observation, Reading, ReplicaMetrics, Unknown
 
 KEPT = 120.0
@@ -106,11 +107,11 @@ def _all_wait_still(then: Look, now: Look) -> bool:
 
 
 def _left(then: Look, now: Look) -> float | None:
-    """Requests that left the queues since; None where nobody counts them. A count that fell began anew."""
+    """Requests that left the queues since; None where nobody counts them."""
     both = then.left.keys() & now.left.keys()
     if not both:
         return None
-    return math.fsum(max(0.0, now.left[name] - then.left[name]) for name in both)
+    return math.fsum(risen((then.left[name],), (now.left[name],))[0] for name in both)
 
 
 def _begun(metrics: ReplicaMetrics) -> float | None:

@@ -206,7 +206,7 @@ def _mean_prefill(memory: Memory, pool: Pool) -> Reading:
 
 def _first_token(memory: Memory, pool: Pool, judge: Lateness) -> Reading:
     """TTFT at the SLO's percentile; with the time in the queue where the histogram excludes it."""
-    inferred = memory.unbegun is not None and judge.believed is not Witness.GATEWAY
+    inferred = memory.ttft_inferred and judge.believed is not Witness.GATEWAY
     shown = _mean_prefill(memory, pool) if inferred else memory.ttft_tail.at(pool.slo.attainment)
     if judge.believed is not Witness.QUEUE or isinstance(shown, Unknown):
         return shown

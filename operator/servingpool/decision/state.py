@@ -11,11 +11,9 @@ from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.forecast import Forecast
 from servingpool.decision.gateway_demand import NEVER_ZERO, Busy, GatewayDemand, Vanished
 from servingpool.decision.gateway_gauge import GatewayGauge
-from servingpool.decision.gateway_requests import Unbegun
 from servingpool.decision.increase import Counts
 from servingpool.decision.kinds import Kinds
 from servingpool.decision.lost_caches import LostCaches
-from servingpool.decision.metered import Shares
 from servingpool.decision.miss_curve import Curve, MissCurve
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.percentile import Tail
@@ -128,10 +126,8 @@ class Memory:
     """None where the SLO is not judged at the gateway."""
     client_unknown: str | None = None
     """Why the client's TTFT was not known at the last observation, where the SLO is judged by it."""
-    unbegun: Unbegun | None = None
-    """None where the engines count their requests themselves."""
-    shares: Shares | None = None
-    """None where the engines export metrics of their own."""
+    ttft_inferred: bool = False
+    """As in the last observation."""
     demand: GatewayDemand | None = None
     """None where the pool never goes to zero."""
     missing: str | None = None

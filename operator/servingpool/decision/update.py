@@ -15,12 +15,10 @@ from servingpool.decision.budget import Calibration, ErrorBudget
 from servingpool.decision.counters import CounterDelta, diff_counters
 from servingpool.decision.forecast import Forecast
 from servingpool.decision.gateway_gauge import with_believed_queue
-from servingpool.decision.gateway_requests import Unbegun, with_first_tokens
 from servingpool.decision.kinds import NO_ENGINE, kind_of, updated, with_speeds
 from servingpool.decision.knee import posterior, tpot_infeasible
 from servingpool.decision.latency_count import Misses
 from servingpool.decision.lateness import Lateness
-from servingpool.decision.metered import Shares, with_shares
 from servingpool.decision.miss_curve import MissCurve
 from servingpool.decision.observation import Histogram, Observation, Unknown
 from servingpool.decision.percentile import Tail
@@ -51,10 +49,6 @@ class _Tick(NamedTuple):
     elapsed: float
     """Seconds since the last one that showed any traffic: what is counted now came in them. By `span`, scrapes each
     30 s and ticks each 15 s would teach at half speed."""
-    unbegun: Unbegun | None
-    """None where the engines count their requests themselves."""
-    shares: Shares | None
-    """None where the engines export metrics of their own."""
 
 
 def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> UpdateResult:
@@ -67,13 +61,11 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     longest = pool.params.longest_gap
     span = min(now - memory.at, longest) if memory.at is not None else 0.0
     since = math.inf if memory.covered_at is None else now - memory.covered_at
-    observation, shares = with_shares(observation, pool.batch_limit, memory.shares)
-    observation, unbegun = with_first_tokens(observation, memory.unbegun, now)
     observation, gauge = with_believed_queue(observation, memory.gateway_gauge, memory.window, pool.params.stands_still)
     answers = short_answers(memory.window, memory.profile.fit, pool.params)
     if answers.by_prompt and not pool.prefills:
         pool = replace(pool, prefills=True)
-    tick = _Tick(observation, pool, now, span, since if since <= longest else span, unbegun, shares)
+    tick = _Tick(observation, pool, now, span, since if since <= longest else span)
     delta = diff_counters(
         observation,
         pool,
@@ -161,8 +153,7 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
         samples=delta.samples,
         queues=delta.queues,
         stuck=delta.stuck,
-        unbegun=tick.unbegun,
-        shares=tick.shares,
+        ttft_inferred=tick.observation.ttft_inferred,
         gateway_queue=delta.gateway_queue,
         client=delta.client,
         client_unknown=delta.client_unknown,

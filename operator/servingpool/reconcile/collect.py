@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.objects import Key, TargetKey, Workload
+from servingpool.adapters.gateways.own_gateway import OwnGateway
 from servingpool.adapters.prometheus import FleetReading, GatewayProfile, PodKey, Selection, with_own_buckets
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import GatewayMetrics, Observation, Ordered, ReplicaMetrics, Unknown
 from servingpool.decision.roles import of_decode, of_prefill
-from servingpool.reconcile.gateways import OwnGateway
 from servingpool.reconcile.readings import Readings
 from servingpool.reconcile.replicas import numbered, of_all, replicas, selected_of
 from servingpool.reconcile.stages import role_of, stages_of
@@ -73,25 +73,34 @@ def collect(
         groups = (group for workload in workloads.values() for group in cache.replicas(workload))
         pods = {(pool.metadata.namespace, pod.name) for group in groups for pod in group}
     gateway = readings.gateway(pool, pods)
-    stages = tuple(_stage(part, workloads, owned, cache, readings, gateway, now) for part in stages_of(pool))
-    selection = selected_of([one.selection for one in stages if one.selection is not None])
-    observation, stages = _together(stages)
+    parts = [_stage(part, workloads, owned, cache, readings, gateway, now) for part in stages_of(pool)]
+    selection = selected_of([one.selection for one in parts if one.selection is not None])
+    stages = tuple(_completed(one, readings, now) for one in _apart(parts))
+    observation = stages[0].observation if len(stages) == 1 else _together(*parts)
     left_out = cache.left_out.around(pool.metadata.namespace)
     return Collected(pool, now, stages, observation, selection, readings.gateway_profile(pool), left_out=left_out)
 
 
-def _together(stages: tuple[SeenStage, ...]) -> tuple[Observation, tuple[SeenStage, ...]]:
-    """What all stages show, and what each of them is to know of it."""
+def _apart(stages: Sequence[SeenStage]) -> Sequence[SeenStage]:
+    """What each stage is to know."""
     if len(stages) == 1:
-        return stages[0].observation, stages
+        return stages
     prefill, decode = stages
+    return (
+        replace(prefill, observation=of_prefill(prefill.observation)),
+        replace(decode, observation=of_decode(decode.observation)),
+    )
+
+
+def _together(prefill: SeenStage, decode: SeenStage) -> Observation:
+    """What both stages show."""
     first, second = prefill.observation, decode.observation
     metrics: tuple[ReplicaMetrics, ...] | Unknown
     if isinstance(first.metrics, Unknown):
         metrics = first.metrics
     else:
         metrics = second.metrics if isinstance(second.metrics, Unknown) else (*first.metrics, *second.metrics)
-    both = replace(
+    return replace(
         first,
         requested=first.requested + second.requested,
         ready=first.ready + second.ready,
@@ -100,7 +109,12 @@ def _together(stages: tuple[SeenStage, ...]) -> tuple[Observation, tuple[SeenSta
         rollout=first.rollout or second.rollout,
         targets=first.targets + second.targets,
     )
-    return both, (replace(prefill, observation=of_prefill(first)), replace(decode, observation=of_decode(second)))
+
+
+def _completed(stage: SeenStage, readings: Readings, now: float) -> SeenStage:
+    """The stage with a whole observation, as decisions take it."""
+    limit = min(target.workload.batch_limit for target in stage.targets)
+    return replace(stage, observation=readings.completed(stage.pool, stage.observation, limit, now))
 
 
 def _stage(

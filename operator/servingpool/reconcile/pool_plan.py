@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from servingpool.adapters.cluster.objects import Workload
+from servingpool.adapters.gateways.own_gateway import bound_of
 from servingpool.api.conditions import Reason
 from servingpool.api.role import Role
 from servingpool.api.schedule import occurrences
@@ -33,7 +34,6 @@ from servingpool.decision.window import KEPT_SECONDS
 from servingpool.reconcile.collect import Collected, SeenStage
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.expense import Expense, expense_of
-from servingpool.reconcile.gateways import bound_of
 from servingpool.reconcile.preconditions import ScalePermission, check, in_mode
 from servingpool.reconcile.stages import ratio_of
 from servingpool.reconcile.targets import SeenTarget
@@ -309,7 +309,7 @@ def learned(learning: Memory, kept: Memory) -> Learned:
         finished=window.finished,
         buckets=buckets._replace(ttft=buckets.client) if at_gateway else buckets,
         cold_start=starts.expected(0.0) if starts.seconds else None,
-        ttft_inferred=kept.unbegun is not None,
+        ttft_inferred=kept.ttft_inferred,
         caches_lost=kept.profile.lost_caches.rise,
         vanished=None if learning.profile.vanished is None else learning.profile.vanished.at,
         reference=learning.profile.reference,

@@ -14,7 +14,10 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Protocol, TypeVar
 
+from servingpool.adapters.gateways.own_gateway import OwnGateway, gateway_of
+from servingpool.adapters.gateways.totals import GatewayReader
 from servingpool.adapters.prometheus import (
+    Asked,
     BackendConfig,
     Cause,
     EngineMetrics,
@@ -25,6 +28,7 @@ from servingpool.adapters.prometheus import (
     PodSamples,
     ReadRequest,
     Selection,
+    Share,
     shipped,
     shipped_gateways,
     usable,
@@ -32,11 +36,9 @@ from servingpool.adapters.prometheus import (
 from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import ServingPool
 from servingpool.catalogue.notes import Note
-from servingpool.decision.observation import GatewayMetrics, Unknown
-from servingpool.reconcile.gateway_totals import GatewayReader
-from servingpool.reconcile.gateways import OwnGateway, gateway_of
+from servingpool.decision.observation import GatewayMetrics, Observation, Unknown
 from servingpool.reconcile.stages import stages_of
-from servingpool.reconcile.turns import Asked, Part, Share, Turns
+from servingpool.reconcile.turns import Part, Turns
 
 log = logging.getLogger(__name__)
 
@@ -145,6 +147,13 @@ class Readings:
     def gateway(self, pool: ServingPool, replicas: Collection[PodKey] = ()) -> GatewayMetrics:
         """What the gateway in front of this pool of such pods said last."""
         return self._reader(pool).gateways.of(pool, replicas)
+
+    def completed(self, pool: ServingPool, observation: Observation, limit: float, now: float) -> Observation:
+        """The observation of a pool, or of one of its sides, with what its gateway tells in place of its engines.
+
+        `limit`: requests that a replica runs at a time.
+        """
+        return self._reader(pool).gateways.completed(pool, observation, limit, now)
 
     def gateway_profile(self, pool: ServingPool) -> tuple[OwnGateway, GatewayProfile] | None:
         """That gateway, with its profile; None where there is none."""

@@ -15,12 +15,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from servingpool.adapters.prometheus import FleetReading, NotAsked, ReadRequest, TooLarge
+from servingpool.adapters.prometheus import FleetReading, NotAsked, ReadRequest, Share, TooLarge
 from servingpool.adapters.prometheus.bounds import NAMES_OF_NAMESPACES
 from servingpool.decision.observation import Unknown
 
-Share = tuple[str, tuple[tuple[str, str], ...]]
-"""Engine or gateway, and extra labels: what pools of a backend that are read together share."""
 ALONE_FOR = 60.0
 """Seconds for which each namespace of a query that was too much is asked for by itself."""
 TOO_MUCH_FOR = 3600.0
@@ -103,33 +101,3 @@ def _groups(namespaces: Collection[str], alone: Collection[str]) -> dict[int | s
     for one in sorted(namespaces):
         found[one if one in alone else zlib.crc32(one.encode()) % number].append(one)
     return dict(found)
-
-
-@dataclass(slots=True)
-class Asked:
-    """What pools of one share want together."""
-
-    ttft_bounds: set[float] = field(default_factory=set)
-    tpot_bounds: set[float] = field(default_factory=set)
-    namespaces: set[str] = field(default_factory=set)
-
-    def request(self, share: Share, *, gateway: bool = False) -> ReadRequest:
-        """The same as a request."""
-        return ReadRequest(
-            engine=share[0],
-            ttft_bounds=frozenset(self.ttft_bounds),
-            tpot_bounds=frozenset(self.tpot_bounds),
-            match_labels=share[1],
-            gateway=gateway,
-            namespaces=frozenset(self.namespaces),
-        )
-
-    def add(self, namespace: str, ttft: float | None, tpot: float | None = None) -> None:
-        """One pool more."""
-        self.namespaces.add(namespace)
-        self.ttft_bounds |= _known(ttft)
-        self.tpot_bounds |= _known(tpot)
-
-
-def _known(bound: float | None) -> set[float]:
-    return set() if bound is None else {bound}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from servingpool.adapters.gateways.own_gateway import OwnGateway, bound_of
 from servingpool.adapters.prometheus import FirstRequest, GatewayProfile
 from servingpool.api.conditions import Reason
 from servingpool.api.duration import brief
@@ -9,7 +10,6 @@ from servingpool.api.serving_pool import ServingPool
 from servingpool.catalogue.notes import Note
 from servingpool.decision.gateway_demand import clock
 from servingpool.decision.observation import Unknown
-from servingpool.reconcile.gateways import OwnGateway, bound_of
 from servingpool.reconcile.pool_plan import Learned, PoolPlan
 
 REACTION = 30.0

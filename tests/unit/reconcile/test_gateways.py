@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from servingpool.adapters.gateways.own_gateway import OwnGateway, gateway_of, gateway_requests
+from servingpool.adapters.gateways.totals import GatewayReader, GatewayTotals
 from servingpool.adapters.prometheus import BackendConfig, Cause, FleetReading, GatewayChoice, Missing, shipped_gateways
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Histogram, ReplicaMetrics, Unknown
 from servingpool.reconcile.config import OperatorConfig
-from servingpool.reconcile.gateway_totals import GatewayReader, GatewayTotals
-from servingpool.reconcile.gateways import OwnGateway, gateway_of, gateway_requests
 
 from .fake_cluster import FakeCluster
 
@@ -194,7 +194,7 @@ def test_a_new_pods_first_requests_begin_its_counting() -> None:
 def test_a_figure_that_one_scrape_lacks_is_no_surge_once_it_is_there_again() -> None:
     """The pod's other series were there, so 50,000 requests came in 15 s."""
     behind = Behind(measuredAt="Gateway")
-    whole = {"generation_tokens": 9.0, "time_to_first_token": ttft(50_000.0)}
+    whole: dict[str, Any] = {"generation_tokens": 9.0, "time_to_first_token": ttft(50_000.0)}
     behind.read(page(at=0.0, begun=50_000.0, **whole))
     behind.read(page(at=15.0, generation_tokens=9.0))
     seen = behind.read(page(at=30.0, begun=50_020.0, **whole | {"time_to_first_token": ttft(50_010.0)}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from servingpool.adapters.prometheus.asked import Asked, Share
 from servingpool.adapters.prometheus.backend import PrometheusBackend
 from servingpool.adapters.prometheus.backend_config import BackendConfig, BasicAuth, GatewayChoice, SeriesLabels, Tls
 from servingpool.adapters.prometheus.diagnosis import Cause, Missing, PodKey
@@ -22,6 +23,7 @@ from servingpool.adapters.prometheus.samples import (
 
 __all__ = [
     "ANY_MODEL",
+    "Asked",
     "BackendConfig",
     "BasicAuth",
     "Cause",
@@ -40,6 +42,7 @@ __all__ = [
     "ReadRequest",
     "Selection",
     "SeriesLabels",
+    "Share",
     "Tls",
     "TooLarge",
     "sample_of",

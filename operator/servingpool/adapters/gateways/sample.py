@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from servingpool.adapters.gateways.own_gateway import bound_of
 from servingpool.adapters.prometheus import ANY_MODEL, GatewayProfile, with_own_buckets
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics, Unknown
-from servingpool.reconcile.gateways import bound_of
 
 SHARED = Unknown("its requests in flight are of several models together: give the pool a gateway of its own")
 QUEUE_SHARED = Unknown(

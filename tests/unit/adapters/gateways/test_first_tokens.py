@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from servingpool.adapters.gateways.completed import NOTHING, completed
+from servingpool.adapters.gateways.first_tokens import Unbegun, with_first_tokens
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision
-from servingpool.decision.gateway_requests import Unbegun, with_first_tokens
 from servingpool.decision.increase import Counts
 from servingpool.decision.observation import (
     NOT_EXPOSED,
@@ -148,12 +150,13 @@ def test_requests_that_never_wait_are_on_time_though_no_histogram_tells() -> Non
 
 
 def decided(*, arrivals: float, begun: float) -> Decision:
-    pool, memory = Pool(SLO, min_replicas=1, max_replicas=5), Memory()
+    pool, memory, before = Pool(SLO, min_replicas=1, max_replicas=5), Memory(), NOTHING
     for tick in range(30):
         seconds = TICK * tick
         now = START + seconds
         waiting = (arrivals - begun) * seconds
         observation = seen(arrivals * seconds, {"a": 20.0 * begun * seconds}, waiting=waiting, at=now)
+        observation, before = completed(observation, math.inf, before, now)
         outcome = decide(observation, pool, memory, now)
         memory = outcome.memory
     return outcome.decision

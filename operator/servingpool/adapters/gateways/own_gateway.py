@@ -8,10 +8,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from servingpool.adapters.cluster.names import pods_of
-from servingpool.adapters.prometheus import BackendConfig, PodKey, ReadRequest
+from servingpool.adapters.prometheus import Asked, BackendConfig, PodKey, ReadRequest, Share
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Gateway, MeasuredAt
-from servingpool.reconcile.turns import Asked, Share
 
 GatewayShare = Share
 """Gateway and extra labels."""

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from servingpool.adapters.gateways.completed import NOTHING, Completing, completed
+from servingpool.adapters.gateways.metered import NO_FLIGHT, NO_LIMIT, Shares, with_shares
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision
 from servingpool.decision.lateness import Witness
-from servingpool.decision.metered import NO_FLIGHT, NO_LIMIT, Shares, with_shares
 from servingpool.decision.observation import (
     NOT_EXPOSED,
     GatewayMetrics,
@@ -50,6 +51,7 @@ class World:
     ended: float = 0.0
     first: list[float] = field(default_factory=list)
     memory: Memory = field(default_factory=Memory)
+    before: Completing = NOTHING
     flight: Unknown | None = None
     """Why requests in flight are not told."""
     pool: Pool = field(default_factory=lambda: Pool(SLO, 1, 8, targets=(Target(batch_limit=SLOTS),)))
@@ -98,7 +100,8 @@ class World:
     def step(self, *, minutes: float, scale: bool = True) -> Decision:
         for _ in range(round(minutes * 60 / TICK)):
             self.serve(TICK)
-            decision, self.memory = decide(self.observation(), self.pool, self.memory, self.now)
+            observation, self.before = completed(self.observation(), SLOTS, self.before, self.now)
+            decision, self.memory = decide(observation, self.pool, self.memory, self.now)
             if scale:
                 self.scale(decision.replicas)
         return decision

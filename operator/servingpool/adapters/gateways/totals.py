@@ -8,6 +8,17 @@ from dataclasses import dataclass, field, replace
 from operator import add
 
 from servingpool.adapters.cluster.objects import Key
+from servingpool.adapters.gateways.completed import NOTHING, Completing, completed
+from servingpool.adapters.gateways.own_gateway import (
+    GatewayShare,
+    OwnGateway,
+    bound_of,
+    gateway_of,
+    gateway_requests,
+    gateway_share,
+    told_by,
+)
+from servingpool.adapters.gateways.sample import QUEUE_UNNAMED, own_sample, queue_unnamed
 from servingpool.adapters.prometheus import (
     BackendConfig,
     Cause,
@@ -25,21 +36,12 @@ from servingpool.decision.observation import (
     Absent,
     GatewayMetrics,
     Histogram,
+    Observation,
     Reading,
     ReplicaMetrics,
     Unknown,
 )
 from servingpool.decision.plausible import FAR
-from servingpool.reconcile.gateway_sample import QUEUE_UNNAMED, own_sample, queue_unnamed
-from servingpool.reconcile.gateways import (
-    GatewayShare,
-    OwnGateway,
-    bound_of,
-    gateway_of,
-    gateway_requests,
-    gateway_share,
-    told_by,
-)
 
 COUNTERS = {"arrivals": "begun", "generation_tokens": "generation_tokens", "prompt_tokens": "prompt_tokens"}
 """Counts of a `GatewayMetrics`, and where a pod's sample holds them."""
@@ -68,6 +70,8 @@ class GatewayReader:
         self._backend, self._profiles, self._metered = backend, profiles, metered
         self._totals: dict[tuple[Key, OwnGateway], GatewayTotals] = {}
         self._latest: dict[Key, GatewayMetrics] = {}
+        self._completing: dict[tuple[Key, tuple[str, ...]], Completing] = {}
+        """By pool and targets: those of each role apart."""
 
     def requests(self, pools: Sequence[ServingPool]) -> dict[GatewayShare, ReadRequest]:
         """What to ask for. Of pools that may go to zero also why a pod of their gateway is not seen any more."""
@@ -86,6 +90,8 @@ class GatewayReader:
     ) -> None:
         """Take each pool's part of the answers: `readings` of a share and the gateway's namespace."""
         before, self._totals, self._latest = self._totals, {}, {}
+        present = {pool.key for pool in pools}
+        self._completing = {key: one for key, one in self._completing.items() if key[0] in present}
         for pool in pools:
             own, share = self._known(pool), gateway_share(pool, self._backend)
             if own is not None and share is not None:
@@ -108,6 +114,15 @@ class GatewayReader:
         if not inside:
             return told
         return replace(told, at_zero=Unknown(f"gateway pod {inside[0][1]} is a replica of the pool, and goes with it"))
+
+    def completed(self, pool: ServingPool, observation: Observation, limit: float, now: float) -> Observation:
+        """The observation with what the gateway tells in place of the engines; see `completed`."""
+        key = pool.key, pool.spec.target_names
+        before = self._completing.get(key, NOTHING)
+        observation, after = completed(observation, limit, before, now)
+        if after != before:
+            self._completing[key] = after
+        return observation
 
     def profile(self, pool: ServingPool) -> tuple[OwnGateway, GatewayProfile] | None:
         """The pool's gateway, with its profile; None where it has none."""

@@ -1,0 +1,31 @@
+"""An observation with the figures that engines do not tell and their gateway does, as the core takes it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from servingpool.adapters.gateways.first_tokens import Unbegun, with_first_tokens
+from servingpool.adapters.gateways.metered import Shares, with_shares
+from servingpool.decision.observation import Observation
+
+
+class Completing(NamedTuple):
+    """What is remembered of a pool between two observations."""
+
+    shares: Shares | None = None
+    """None where the engines export metrics of their own."""
+    unbegun: Unbegun | None = None
+    """None where the engines count their requests themselves."""
+
+
+NOTHING = Completing()
+
+
+def completed(observation: Observation, limit: float, before: Completing, now: float) -> tuple[Observation, Completing]:
+    """The observation, completed. `limit`: requests that a replica runs at a time; `now`: Unix time in seconds."""
+    observation, shares = with_shares(observation, limit, before.shares)
+    observation, unbegun = with_first_tokens(observation, before.unbegun, now)
+    if unbegun is not None:
+        observation = replace(observation, ttft_inferred=True)
+    return observation, Completing(shares, unbegun)

@@ -1,0 +1,40 @@
+"""What pools of one backend that are read together ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from servingpool.adapters.prometheus.samples import ReadRequest
+
+Share = tuple[str, tuple[tuple[str, str], ...]]
+"""Engine or gateway, and extra labels: what pools of a backend that are read together share."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """What pools of one share want together."""
+
+    ttft_bounds: set[float] = field(default_factory=set)
+    tpot_bounds: set[float] = field(default_factory=set)
+    namespaces: set[str] = field(default_factory=set)
+
+    def request(self, share: Share, *, gateway: bool = False) -> ReadRequest:
+        """The same as a request."""
+        return ReadRequest(
+            engine=share[0],
+            ttft_bounds=frozenset(self.ttft_bounds),
+            tpot_bounds=frozenset(self.tpot_bounds),
+            match_labels=share[1],
+            gateway=gateway,
+            namespaces=frozenset(self.namespaces),
+        )
+
+    def add(self, namespace: str, ttft: float | None, tpot: float | None = None) -> None:
+        """One pool more."""
+        self.namespaces.add(namespace)
+        self.ttft_bounds |= _known(ttft)
+        self.tpot_bounds |= _known(tpot)
+
+
+def _known(bound: float | None) -> set[float]:
+    return set() if bound is None else {bound}
