@@ -61,15 +61,15 @@ class Recorder:
         before = [at for at in self.scraped if time - LOOKBACK < at <= time]
         return self.scraped[max(before)] if before else []
 
-    def custom_query(self, query: str, params: dict[str, str], _: float) -> Answer:
+    def query(self, query: str, _: float, at: float = 0.0) -> Answer:
         if query == "vector(time())":
             return Answer([{"metric": {}, "value": [self.world.now, str(self.world.now)]}])
         self.asked.append(query)
-        time = float(params["time"])
-        return Answer([{"metric": labels, "value": [time, str(value)]} for labels, value in self.at(time)])
+        return Answer([{"metric": labels, "value": [at, str(value)]} for labels, value in self.at(at)])
 
-    def custom_query_range(self, query: str, start: float, end: float, step: float, *, timeout: float) -> Answer:
+    def query_range(self, query: str, times: tuple[float, float, float], _: float) -> Answer:
         self.asked.append(query)
+        start, end, step = times
         assert (end - start) / step < 11_000, "Prometheus refuses more points"
         rows: dict[frozenset[tuple[str, str]], list[list[Any]]] = {}
         for number in range(int((end - start) / step) + 1):

@@ -69,12 +69,12 @@ async def test_of_a_large_deployment_few_pods_are_shown_and_all_are_explained(
     asked: list[int] = []
     shown: list[int] = []
 
-    def custom_query(query: str, timeout: float) -> SimpleNamespace:
+    def query(query: str, _: float) -> SimpleNamespace:
         asked.append(len(query))
         return SimpleNamespace(rows=list)
 
     for profile in shipped().values():
-        client = SimpleNamespace(custom_query=custom_query)
+        client = SimpleNamespace(query=query)
         seen = inspect(client, 1.0, Queries(profile), shipped(), FakeBackend.inspected)  # type: ignore[arg-type]
         shown.append(len(seen.pods))
     assert max(asked) < LONGEST_QUERY

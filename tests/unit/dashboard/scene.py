@@ -82,14 +82,14 @@ class Prometheus:
     hpa: dict[float, float] = field(default_factory=dict)
     asked: int = 0
 
-    def custom_query_range(self, query: str, start: float, end: float, step: float, *, timeout: float) -> Any:
+    def query_range(self, query: str, times: tuple[float, float, float], timeout: float) -> Any:
         self.asked += 1
         if self.silence.prometheus:
             raise MetricsUnavailable("default", self.silence.prometheus)
         if query.startswith(own_record.HPA_DESIRED):
             labels = {"namespace": "monitoring", "exported_namespace": "chat", "horizontalpodautoscaler": "vllm"}
             return Answer([{"metric": labels, "values": [[at, str(value)] for at, value in self.hpa.items()]}])
-        return self.recorder.custom_query_range(query, start, end, step, timeout=timeout)
+        return self.recorder.query_range(query, times, timeout)
 
     def close(self) -> None:
         """Nothing is open."""

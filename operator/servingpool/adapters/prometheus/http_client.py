@@ -6,9 +6,11 @@ import contextlib
 import logging
 import math
 import socket
+import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,8 @@ from servingpool.adapters.prometheus import bounds
 from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.rows import shown
 
-LONGEST_URL_QUERY = 2_000
-"""Characters; a longer query is sent as a POST, for proxies cap a URL at 4 to 8 kB."""
+LONGEST_URL = 2_000
+"""Characters; the parameters of a longer one are sent as a POST, for proxies cap a URL at 4 to 8 kB."""
 PIECE = 2**16
 """Bytes of rows parsed at a time. A whole slice is 60 MB of objects: too much for a processor's cache, and enough for
 the garbage collector to set in, so each row would cost half as much again."""
@@ -63,44 +65,53 @@ class Excess(MetricsUnavailable):
     """The answer is larger than is taken, or took longer than is waited for. A smaller part may be answered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What Prometheus found."""
+class Answer(requests.Response):
+    """An answer, read whole. It has no header, so no redirect is followed, and no cookie is kept."""
 
-    ends: list[dict[str, Any]]
-    """The first row and the last as JSON has them, or all rows where none could be told apart unparsed."""
-    body: bytearray
-    between: tuple[int, int]
-    """From where to where it holds the other rows, a comma before each."""
-    warnings: tuple[str, ...]
-    """Reasons why the result may be partial. Not for the status: Thanos puts its stores' addresses there."""
-    backend: str
-    """Whose answer it is."""
+    def __init__(self, backend: str, status: int, body: bytearray) -> None:
+        super().__init__()
+        self.status_code, self.body, self._backend = status, body, backend
+        self.kind: object = None
+        """Of query results: vector or matrix."""
+        self.warnings: tuple[str, ...] = ()
+        """Reasons why the result may be partial. Not for the status: Thanos puts its stores' addresses there."""
+        self.ends: Any = None
+        """The first row and the last as JSON has them, or all rows where none could be told apart unparsed."""
+        self._between = 0, 0
+        """From where to where the body holds the other rows, a comma before each."""
+
+    def json(self, **_: object) -> dict[str, Any]:
+        """What the library looks for the result in, which is this answer. InvalidJSONError where there is no data."""
+        # The reply is small without the rows between the first and the last. Without two commas it is left whole.
+        second, last = self._between = max(self.body.find(_NEXT_ROW), 0), max(self.body.rfind(_NEXT_ROW), 0)
+        try:
+            reply = orjson.loads(self.body[:second] + self.body[last:])
+            data, self.warnings = reply["data"], tuple(reply.get("warnings") or ())
+            self.kind, self.ends = data.get("resultType"), data.get("result")
+        except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
+            raise requests.exceptions.InvalidJSONError(response=self) from error
+        return {"data": {**data, "result": self}}
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """All rows: `metric`, and `value` or `values`, unless a row has another shape. Raises MetricsUnavailable."""
         yield from self.ends[:1]
-        (start, end), count = self.between, len(self.ends)
+        (start, end), count = self._between, len(self.ends)
         while start < end or count > bounds.MOST_ROWS:
             if count > bounds.MOST_ROWS:
-                raise Excess(self.backend, f"answered with more than {bounds.MOST_ROWS} rows")
+                raise Excess(self._backend, f"answered with more than {bounds.MOST_ROWS} rows")
             stop = self.body.find(_NEXT_ROW, min(start + PIECE, end))
             try:
                 piece = orjson.loads(b"[" + self.body[start + 1 : stop] + b"]")
             except orjson.JSONDecodeError as error:
-                raise MetricsUnavailable(self.backend, "answered in an unexpected format") from error
+                raise MetricsUnavailable(self._backend, "answered in an unexpected format") from error
             count += len(piece)
             yield from piece
             start = stop
         yield from self.ends[1:]
 
 
-class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it has no types
-    """Not for use by two threads at once: a session is not.
-
-    The base class drops warnings, follows redirects, retries for six seconds by itself, and its timeout is
-    per read of the socket, so a server that sends a byte now and then holds it for ever.
-    """
+class PrometheusClient:
+    """One Prometheus, asked by prometheus-api-client. Not for use by two threads at once: a session is not."""
 
     def __init__(self, config: BackendConfig) -> None:
         session = requests.Session()
@@ -108,126 +119,83 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it has no ty
         session.verify = str(config.tls.ca_file) if config.tls.ca_file else True
         if config.tls.cert_file and config.tls.key_file:
             session.cert = (str(config.tls.cert_file), str(config.tls.key_file))
-        super().__init__(url=config.url, session=session)
-        # Without `read=False` a server that is slow is one that "cannot be reached".
-        self._adapter = CuttableAdapter(max_retries=Retry(0, read=False))
-        session.mount(config.url, self._adapter)
         self.config = config
-        self._held = 0
-        """Bytes of the last reply, of what all replies share."""
+        self._api = PrometheusConnect(config.url, session=session, timeout=config.timeout)
+        self._transport = Transport(config.name)
+        # No other adapter may answer: the library's retries for six seconds, and neither it nor requests' has bounds.
+        session.adapters.clear()
+        session.mount("http", self._transport)
 
     def release(self) -> None:
-        """Give back the room of the last reply, which was read by now."""
-        held, self._held = self._held, 0
-        bounds.REPLIES.give(held)
+        """Give back the room of the last answer, which was read by now."""
+        self._transport.release()
 
     def close(self) -> None:
-        """Let go of the connection, and of the last reply's room."""
+        """Let go of the connection and of the last answer's room. Another thread's request with this client ends."""
+        self._transport.cut()
         self.release()
-        self._session.close()
+        self._api.close()
 
-    def cut(self) -> None:
-        """End the request that another thread has under way with this client."""
-        self._adapter.cut()
+    def query(self, query: str, timeout: float, at: float | None = None) -> Answer:
+        """An instant query, now or `at` a Unix time. `timeout`: seconds to the last byte. Raises MetricsUnavailable."""
+        when = {} if at is None else {"time": f"{at:.3f}"}
+        return self._ask("vector", partial(self._api.custom_query, query), when, timeout)
 
-    def custom_query(self, query: str, params: dict[str, str] | None = None, timeout: float | None = None) -> Answer:
-        """An instant query. `timeout`: seconds to the last byte. Raises MetricsUnavailable."""
-        return self._ask("query", {"query": query, **(params or {})}, timeout, "vector")
+    def query_range(self, query: str, times: tuple[float, float, float], timeout: float) -> Answer:
+        """A range query: from, to (Unix seconds) and by a step (seconds). Raises MetricsUnavailable."""
+        start, end, step = (f"{time:.3f}" for time in times)
+        first, last = (datetime.fromtimestamp(time, UTC) for time in times[:2])
+        ask = partial(self._api.custom_query_range, query, first, last, step)
+        return self._ask("matrix", ask, {"start": start, "end": end}, timeout)  # the library rounds to whole seconds
 
-    def custom_query_range(
-        self,
-        query: str,
-        start_time: float,
-        end_time: float,
-        step: float,
-        params: dict[str, str] | None = None,
-        timeout: float | None = None,
-    ) -> Answer:
-        """A range query; times in Unix seconds, not rounded as the base class does. Raises MetricsUnavailable."""
-        window = {"start": f"{start_time:.3f}", "end": f"{end_time:.3f}", "step": f"{step:.3f}"}
-        return self._ask("query_range", {"query": query, **window, **(params or {})}, timeout, "matrix")
-
-    def active_targets(self, timeout: float | None = None) -> list[dict[str, Any]]:
+    def active_targets(self) -> list[dict[str, Any]]:
         """What it scrapes. Raises MetricsUnavailable, also where a server has no such list (Mimir, VictoriaMetrics)."""
-        response, body = self._send("targets", {"state": "active"}, timeout)
-        try:
-            found: list[dict[str, Any]] = orjson.loads(body)["data"]["activeTargets"]
-        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-            raise self._unavailable(f"has no list of targets (HTTP {response.status_code})", body[:_LOGGED]) from error
+        found = self._called(partial(self._api.get_targets, "active")).get("activeTargets")
+        if not isinstance(found, list):
+            raise self._unavailable("has no list of targets")
         return found
 
-    def _ask(self, path: str, params: dict[str, str], timeout: float | None, expected: str) -> Answer:
-        seconds = self.config.timeout if timeout is None else timeout
-        params = {**params, "timeout": f"{max(round(seconds * 1000), 1)}ms"}  # so that Prometheus gives up too
-        return self._parse(*self._send(path, params, timeout), expected)
+    def _ask(self, kind: str, ask: Callable[..., Any], params: dict[str, str], timeout: float) -> Answer:
+        seconds = max(timeout, 0.001)
+        params["timeout"] = f"{round(seconds * 1000)}ms"  # so that Prometheus gives up too
+        answer: Answer = self._called(partial(ask, params=params, timeout=seconds))
+        if answer.kind != kind or not isinstance(answer.ends, list):
+            raise self._no_results(answer)
+        return answer
 
-    def _send(self, path: str, params: dict[str, str], timeout: float | None) -> tuple[requests.Response, bytearray]:
-        self.release()
-        seconds = self.config.timeout if timeout is None else timeout
-        deadline = self._adapter.deadline = time.monotonic() + seconds
-        long = len(params.get("query", "")) > LONGEST_URL_QUERY
+    def _called(self, call: Callable[[], Any]) -> Any:
+        """What a method of the library returns. Raises MetricsUnavailable in place of all that it raises."""
+        self._api.headers, self._api.auth = self._headers(), self._auth()
         try:
-            with self._session.request(
-                method="POST" if long else "GET",
-                url=f"{self.url}/api/v1/{path}",
-                params=None if long else params,
-                data=params if long else None,
-                headers=self._headers(),
-                auth=self._auth(),
-                timeout=max(seconds, 0.001),
-                allow_redirects=False,
-                stream=True,
-            ) as response:
-                return response, self._read(response, deadline)
-        except _TooLong as error:
-            raise self._unavailable(str(error), kind=Excess) from None
+            return call()
+        except MetricsUnavailable as error:
+            _log.warning("%s", error)
+            raise
+        except requests.exceptions.InvalidJSONError as error:
+            raise self._no_results(error.response) from error
+        except requests.exceptions.HTTPError as error:
+            raise self._refused(error.response) from error
         except (requests.exceptions.RequestException, HTTPError, OSError) as error:
-            late = time.monotonic() > deadline or isinstance(error, (requests.exceptions.Timeout, TimeoutError))
-            what = _what(error, self.config.timeout, late=late)
+            late = isinstance(error, (requests.exceptions.Timeout, TimeoutError))
+            what = f"did not answer within {self.config.timeout:g} s" if late else _what(error)
             # Of a header that is none, the exception has the header.
             detail = "" if isinstance(error, requests.exceptions.InvalidHeader) else error
             raise self._unavailable(what, detail, Excess if late else MetricsUnavailable) from error
 
-    def _read(self, response: requests.Response, deadline: float) -> bytearray:
-        """The body, by single reads of the socket with a look at the clock between them."""
-        body = bytearray()
-        while chunk := response.raw.read1(_CHUNK, decode_content=True):
-            if len(body) + len(chunk) > bounds.LARGEST_REPLY:
-                raise _TooLong(f"answered with more than {bounds.LARGEST_REPLY >> 20} MiB")
-            if not bounds.REPLIES.take(len(chunk)):
-                raise _TooLong("answered with more than there is room for beside other answers")
-            self._held += len(chunk)
-            body += chunk
-            if time.monotonic() > deadline:
-                raise TimeoutError("the body was still dripping")
-        return body
-
-    def _parse(self, response: requests.Response, body: bytearray, expected: str) -> Answer:
-        code = response.status_code
+    def _refused(self, answer: Any) -> MetricsUnavailable:
+        code, kind = answer.status_code, None
         if 300 <= code < 400:
-            raise self._unavailable(f"answered with a redirect (HTTP {code}); its url must be the final address")
-        # The reply is small without the rows between the first and the last. Without two commas it is left whole.
-        second, last = max(body.find(_NEXT_ROW), 0), max(body.rfind(_NEXT_ROW), 0)
-        try:
-            reply = orjson.loads(body[:second] + body[last:])
-            if code == requests.codes.ok:
-                data = reply["data"]
-                if data["resultType"] != expected:
-                    raise TypeError(f"a {data['resultType']}, not a {expected}")  # noqa: TRY301
-                if not isinstance(data["result"], list):
-                    raise TypeError("no list of rows")  # noqa: TRY301
-                warnings = tuple(reply.get("warnings") or ())
-                return Answer(data["result"], body, (second, last), warnings, self.config.name)
-            kind = reply.get("errorType")
-        except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
-            if code == requests.codes.ok:
-                shape = "did not answer with query results; its url may point to a login page or to Grafana"
-                raise self._unavailable(shape, body[:_LOGGED]) from error
-            kind = None
+            return self._unavailable(f"answered with a redirect (HTTP {code}); its url must be the final address")
+        with contextlib.suppress(orjson.JSONDecodeError, AttributeError):
+            kind = orjson.loads(answer.body[:PIECE]).get("errorType")
         known = isinstance(kind, str) and kind in _KNOWN_ERROR_TYPES
         heavy = code in _HEAVY or (known and kind in _HEAVY_TYPES)
         said = f"answered HTTP {code} ({kind})" if known else f"answered HTTP {code}"
-        raise self._unavailable(said, body[:_LOGGED], Excess if heavy else MetricsUnavailable)
+        return self._unavailable(said, answer.body[:_LOGGED], Excess if heavy else MetricsUnavailable)
+
+    def _no_results(self, answer: Any) -> MetricsUnavailable:
+        shape = "did not answer with query results; its url may point to a login page or to Grafana"
+        return self._unavailable(shape, answer.body[:_LOGGED])
 
     def _headers(self) -> dict[str, str]:
         headers = dict(self.config.headers)
@@ -258,10 +226,8 @@ class PrometheusClient(PrometheusConnect):  # type: ignore[misc]  # it has no ty
         return kind(self.config.name, what)
 
 
-def _what(error: Exception, timeout: float, *, late: bool) -> str:
-    """What an exception says of a backend. `late`: after the deadline, when its connection may have been cut."""
-    if late or isinstance(error, (requests.exceptions.Timeout, TimeoutError)):
-        return f"did not answer within {timeout:g} s"
+def _what(error: Exception) -> str:
+    """What an exception that came in time says of a backend."""
     if isinstance(error, requests.exceptions.SSLError):
         return "failed the TLS handshake: its certificate is not trusted, or it rejects ours"
     if isinstance(error, requests.exceptions.ConnectionError):
@@ -269,18 +235,70 @@ def _what(error: Exception, timeout: float, *, late: bool) -> str:
     return "closed the connection early, or its answer is not HTTP"
 
 
-class _TooLong(Exception):
-    """The body is longer than is taken; the message goes on from the backend's name."""
+class Transport(HTTPAdapter):
+    """Reads each answer whole, by its request's timeout and as far as there is room.
 
+    For one thread's requests, one at a time: it remembers the connection opened last, which is in use.
+    """
 
-class CuttableAdapter(HTTPAdapter):
-    """For one thread's requests to one server, one at a time: remembers the connection opened last, which is in use."""
-
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, backend: str) -> None:
+        self._backend = backend
+        self._held = 0
+        """Bytes of the last answer, of what all answers share."""
         self.deadline = math.inf
-        """Monotonic time after which a new connection is refused."""
+        """Monotonic time by which the last byte must be there."""
         self._socket: socket.socket | None = None
-        super().__init__(**settings)
+        # Without `read=False` a server that is slow is one that "cannot be reached".
+        super().__init__(max_retries=Retry(0, read=False))
+
+    def release(self) -> None:
+        """Give back the room of the last answer."""
+        held, self._held = self._held, 0
+        bounds.REPLIES.give(held)
+
+    def send(self, request: requests.PreparedRequest, *_: Any, timeout: Any = None, **settings: Any) -> Answer:
+        """The answer of a request. `timeout`: seconds to the last byte. HTTPError unless it is HTTP 200."""
+        self.release()
+        self.deadline = time.monotonic() + timeout
+        if len(request.url or "") > LONGEST_URL:
+            request.method = "POST"  # the library's own leaves the parameters in the URL
+            request.url, form = (request.url or "").split("?", 1)
+            request.headers["Content-Type"] = "application/x-www-form-urlencoded"
+            request.prepare_body(form, None)
+        # Each read of the socket has the timeout, so a server that sends a header's byte now and then is cut.
+        cut = threading.Timer(timeout, self.cut)
+        cut.daemon = True
+        cut.start()
+        try:
+            with super().send(request, timeout=timeout, **settings) as response:
+                body = self._read(response)
+        except (requests.exceptions.RequestException, HTTPError, OSError) as error:
+            if time.monotonic() > self.deadline:  # whatever a connection says that was cut
+                raise requests.exceptions.Timeout(error) from error
+            raise
+        finally:
+            cut.cancel()
+            cut.join()  # or it might cut the next request
+        answer = Answer(self._backend, response.status_code, body)
+        if answer.status_code != requests.codes.ok:  # the library would put the whole body into its message
+            raise requests.HTTPError(response=answer)
+        return answer
+
+    def _read(self, response: requests.Response) -> bytearray:
+        """The body, by single reads of the socket with a look at the clock between them."""
+        body = bytearray()
+        while True:
+            chunk = response.raw.read1(_CHUNK, decode_content=True)
+            if time.monotonic() > self.deadline:  # what was cut in its headers looks like an empty answer
+                raise TimeoutError
+            if not chunk:
+                return body
+            if len(body) + len(chunk) > bounds.LARGEST_REPLY:
+                raise Excess(self._backend, f"answered with more than {bounds.LARGEST_REPLY >> 20} MiB")
+            if not bounds.REPLIES.take(len(chunk)):
+                raise Excess(self._backend, "answered with more than there is room for beside other answers")
+            self._held += len(chunk)
+            body += chunk
 
     def init_poolmanager(self, *args: Any, **settings: Any) -> None:
         """Make the pools open connections that are remembered."""

@@ -67,17 +67,17 @@ def inspect(
     pods = fitting(sorted(pods), room, times=2 + sum(map(len, names.values())))
     found: Mapping[PodKey, Evidence] = {}
     if known:
-        found, _ = evidence(queries, client.custom_query(question(queries, known, pods), timeout=timeout).rows())
-    errors = _errors(client, timeout, queries, [key for key, one in found.items() if one.up == 0.0])
+        found, _ = evidence(queries, client.query(question(queries, known, pods), timeout).rows())
+    errors = _errors(client, queries, [key for key, one in found.items() if one.up == 0.0])
     if not names:
         return Inspection(pods, found, {}, {}, errors)
     where = of_pods(queries, pods)
     every = any_of(sorted({name for each in names.values() for name in each}))
     samples: dict[PodKey, list[Sample]] = {}
-    rows = client.custom_query(f"{{__name__=~{every},{where}}}", timeout=timeout).rows()
+    rows = client.query(f"{{__name__=~{every},{where}}}", timeout).rows()
     for key, sample in Unread().readable(rows, lambda row: _sample(queries, row)):
         samples.setdefault(key, []).append(sample)
-    rows = client.custom_query(_ages(names, where), timeout=timeout).rows()
+    rows = client.query(_ages(names, where), timeout).rows()
     newest = Unread().readable(rows, lambda row: (Figure(row["metric"]["part"]), float(row["value"][1])))
     ages = dict(newest)
     return Inspection(pods, found, {pod: tuple(one) for pod, one in samples.items()}, ages, errors)
@@ -98,11 +98,11 @@ def _ages(names: Mapping[Figure, Collection[str]], where: str) -> str:
     return " or ".join(newest)
 
 
-def _errors(client: PrometheusClient, timeout: float, queries: Queries, down: Collection[PodKey]) -> dict[PodKey, str]:
+def _errors(client: PrometheusClient, queries: Queries, down: Collection[PodKey]) -> dict[PodKey, str]:
     if not down:
         return {}
     try:
-        return scrape_errors(queries, client.active_targets(timeout), down)
+        return scrape_errors(queries, client.active_targets(), down)
     except MetricsUnavailable:
         return {}  # whoever answers for Prometheus has no list of targets
 

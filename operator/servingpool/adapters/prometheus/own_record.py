@@ -73,7 +73,7 @@ class OwnRecord:
     def at(self, time: float) -> Record:
         """As of the last scrape before `time`, Unix seconds. Raises MetricsUnavailable or AmbiguousRecord."""
         with closing(PrometheusClient(self.config)) as client:
-            answer = client.custom_query(self._selector(Metric), {"time": f"{time:.3f}"}, self.config.timeout)
+            answer = client.query(self._selector(Metric), self.config.timeout, time)
             found = self._by_time(answer.rows(), lambda row: [row["value"]])
         return max(found.values(), key=len, default={})  # one, unless a row has a damaged time
 
@@ -84,9 +84,8 @@ class OwnRecord:
         with closing(PrometheusClient(self.config)) as client:
             for first in range(0, steps + 1, MOST_POINTS):
                 last = min(first + MOST_POINTS - 1, steps)
-                answer = client.custom_query_range(
-                    selector, start + first * step, start + last * step, step, timeout=self.config.timeout
-                )
+                times = start + first * step, start + last * step, step
+                answer = client.query_range(selector, times, self.config.timeout)
                 yield from sorted(self._by_time(answer.rows(), lambda row: row["values"]).items())
 
     def autoscaler(self, name: str, start: float, end: float, step: float) -> dict[float, float]:
@@ -98,7 +97,7 @@ class OwnRecord:
         selector = f"{HPA_DESIRED}{{{','.join(f'{name}={quote(to)}' for name, to in labels.items())}}}"
         found: dict[float, float] = {}
         with closing(PrometheusClient(self.config)) as client:
-            rows = client.custom_query_range(selector, start, end, step, timeout=self.config.timeout).rows()
+            rows = client.query_range(selector, (start, end, step), self.config.timeout).rows()
             for values in Unread().readable(rows, self._own_values):
                 found |= values
         return found

@@ -1,6 +1,6 @@
 """Queries on worker threads, so that the event loop waits for none: each from expression to samples.
 
-Few threads, a client each: `PrometheusConnect` blocks, and its session is not to be shared.
+Few threads, a client each: it blocks, and is not to be shared.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from servingpool.adapters.prometheus.samples import Layout, ReadRequest
 from servingpool.decision.observation import ReplicaMetrics
 
 GRACE = 1.0
-"""Seconds between a client's own deadline and cutting its connection."""
+"""Seconds after a job's deadline until it is waited for: a client ends its query at the deadline."""
 
 LOOK_BACK = 300.0
 """Seconds for which Prometheus shows a sample by default (`--query.lookback-delta`)."""
@@ -44,16 +44,6 @@ LEAST_LEFT = 0.1
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class _Job:
-    """What is known of a job on its thread."""
-
-    began: bool = False
-    """False where no thread was free for it."""
-    client: PrometheusClient | None = None
-    """While it uses it."""
 
 
 class Workers:
@@ -84,46 +74,41 @@ class Workers:
 
         The answer raises MetricsUnavailable if it is not there by the deadline, Unsent if no thread was free in time.
         """
-        asked, state = time.monotonic(), _Job()
+        asked, began = time.monotonic(), threading.Event()
 
         def work() -> T:
-            state.began = True
+            began.set()
             now, least = time.monotonic(), LEAST_LEFT * self._config.timeout
             left = deadline - now
             if left < least < now - asked:
                 raise self.unsent()
             if left <= 0:
                 raise self._late()
-            state.client = self._client()
+            client = self._client()
             try:
-                return job(state.client, left, *args, **kwargs)
+                return job(client, left, *args, **kwargs)
             except MetricsUnavailable as error:
                 failure = error
             finally:
-                state.client.release()
-                state.client = None
+                client.release()
             # Without its frames: they hold the answer, and the task that waits makes a cycle with them, which is
             # there until the collector comes by. The answers of one hostile server were 1.2 GiB.
             failure.__context__ = failure.__cause__ = None
             raise failure.with_traceback(None)
 
-        return self._in_time(deadline, asyncio.get_running_loop().run_in_executor(self._threads, work), state)
+        return self._in_time(deadline, asyncio.get_running_loop().run_in_executor(self._threads, work), began)
 
-    async def _in_time(self, deadline: float, answer: Awaitable[T], state: _Job) -> T:
+    async def _in_time(self, deadline: float, answer: Awaitable[T], began: threading.Event) -> T:
         try:
-            # A client keeps its deadline by itself, except while a server drips headers, or stalls behind them.
             async with asyncio.timeout(deadline - time.monotonic() + GRACE):
                 return await answer
         except TimeoutError:
-            if (client := state.client) is not None:
-                client.cut()  # else its thread waits for as long as the server drips, and is missing
-            raise (self._late() if state.began else self.unsent()) from None
+            raise (self._late() if began.is_set() else self.unsent()) from None
 
     def close(self) -> None:
         """Let go of threads and connections, those of queries under way too."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for client in self._clients:
-            client.cut()
             client.close()
 
     def _client(self) -> PrometheusClient:
@@ -173,16 +158,16 @@ def read_layout(
 
     Those at the end are not enough: no pod may be up then, and without buckets no latency can be compared with a bound.
     """
-    when, window = {}, ""
+    at, window = None, ""
     if during is not None:
-        begin, end = during
-        step = max(LOOK_BACK, (end - begin) / MOST_LOOKS)
+        begin, at = during
+        step = max(LOOK_BACK, (at - begin) / MOST_LOOKS)
         # Times of a subquery are multiples of its step: one step more reaches back to the begin.
-        when, window = {"time": f"{end:.3f}"}, f"{end - begin + step:.0f}s:{step:.0f}s"
+        window = f"{at - begin + step:.0f}s:{step:.0f}s"
     until = time.monotonic() + timeout
     for _ in range(MOST_LOOK_UPS):
         query = lookup.look_up(queries, scope, targets, window)
-        answer = client.custom_query(query, when, max(until - time.monotonic(), 0.0))
+        answer = client.query(query, until - time.monotonic(), at)
         layout, more = lookup.read(queries, answer.rows(), targets)
         targets = layout.targets
         if not more:
@@ -192,7 +177,7 @@ def read_layout(
 
 def read_samples(client: PrometheusClient, timeout: float, plan: Plan, scope: Scope) -> Evaluation:
     """The samples of a scope now."""
-    answer = client.custom_query(plan.query(scope), timeout=timeout)
+    answer = client.query(plan.query(scope), timeout)
     table = gather(answer.rows(), plan.columns)
     if len(table.rows) > MOST_SAMPLES:
         raise Excess(client.config.name, f"answered with samples of more than {MOST_SAMPLES} pods")
@@ -206,7 +191,7 @@ def read_range(
     client: PrometheusClient, timeout: float, plan: Plan, scope: Scope, times: tuple[float, float, float]
 ) -> dict[float, Samples]:
     """The samples of a scope by time of evaluation, from, to and by a step (seconds)."""
-    answer = client.custom_query_range(plan.query(scope), *times, timeout=timeout)
+    answer = client.query_range(plan.query(scope), times, timeout)
     if answer.warnings:
         raise MetricsUnavailable(client.config.name, partial(len(answer.warnings)))
     tables = gather_range(answer.rows(), plan.columns, *times[:2])
@@ -217,7 +202,7 @@ def read_line(
     client: PrometheusClient, timeout: float, query: str, times: tuple[float, float, float]
 ) -> list[tuple[float, float]]:
     """One series over time, as (Unix seconds, value), from, to and by a step; empty where there is none."""
-    answer = client.custom_query_range(query, *times, timeout=timeout)
+    answer = client.query_range(query, times, timeout)
     lines = Unread().readable(answer.rows(), lambda row: [(float(at), float(value)) for at, value in row["values"]])
     return [point for line in lines for point in line]
 
@@ -231,7 +216,7 @@ def read_causes(
     pods: Collection[PodKey],
 ) -> Mapping[PodKey, Missing]:
     """Why these pods have no sample; nothing where the answer may lack series."""
-    answer = client.custom_query(question(queries, known, pods), timeout=timeout)
+    answer = client.query(question(queries, known, pods), timeout)
     if answer.warnings:
         return {}
     return causes(queries, request.engine, known, pods, answer.rows(), request.match_labels)
@@ -239,7 +224,7 @@ def read_causes(
 
 def ask_one(client: PrometheusClient, timeout: float) -> None:
     """Ask for the number 1. Raises MetricsUnavailable where another answer comes."""
-    answer = client.custom_query("vector(1)", timeout=timeout)
+    answer = client.query("vector(1)", timeout)
     if list(Unread().readable(answer.rows(), lambda row: float(row["value"][1]))) != [1.0]:
         raise MetricsUnavailable(client.config.name, "did not answer the query vector(1) with 1")
 

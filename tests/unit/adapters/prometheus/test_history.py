@@ -53,6 +53,13 @@ async def test_only_pods_that_are_called_so_are_read(prometheus, open_backend, r
         assert {name for (name,) in named} == set(labels)
 
 
+async def test_a_range_begins_and_ends_at_the_time_asked_for(prometheus, backend, request_2s_100ms):
+    """The library would ask for whole seconds."""
+    await backend.history(request_2s_100ms, start=NOW - 30.25, end=NOW - 0.25, step=15, namespaces=["chat"])
+    [asked] = [asked.parameters for asked in prometheus.asked if asked.path.endswith("/query_range")]
+    assert (float(asked["start"]), float(asked["end"])) == (NOW - 30.25, NOW - 0.25)
+
+
 async def test_times_without_a_sample_are_empty_not_left_out(prometheus, backend, request_2s_100ms):
     past = await backend.history(request_2s_100ms, start=NOW - 60, end=NOW, step=15, namespaces=["chat"])
     assert past == [(NOW - 60 + 15 * index, {}) for index in range(5)]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from servingpool.adapters.prometheus.engines.profile import EngineMetrics, usable
-from servingpool.adapters.prometheus.shipped import read_profiles
+from servingpool.adapters.prometheus.engines.profile import EngineMetrics, read_profiles, usable
 
 
 @cache

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, NamedTuple, Self
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Annotated, NamedTuple, Self, TypeVar
 
+import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
@@ -104,13 +107,15 @@ class Group(NamedTuple):
         return not any(labels.get(label, "") in values for label, values in self.excluded)
 
 
-class _Section(BaseModel):
+class Section(BaseModel):
+    """A part of a profile. A key that it has not is an error."""
+
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, frozen=True, extra="forbid", use_attribute_docstrings=True
     )
 
 
-class Series(_Section):
+class Series(Section):
     """Series that may hold a figure: one by its name, or several that are added up."""
 
     name: Annotated[str, Field(pattern=METRIC_NAME)] = ""
@@ -175,7 +180,7 @@ class Series(_Section):
         return (f"{self.name}_sum", f"{self.name}_count") if histogram else (self.name,)
 
 
-class EngineMetrics(_Section):
+class EngineMetrics(Section):
     """Which series of an engine hold which figure. A change of names is another entry in a figure's list."""
 
     doc: str = ""
@@ -269,3 +274,16 @@ class EngineMetrics(_Section):
 def usable(profiles: Mapping[str, EngineMetrics]) -> tuple[str, ...]:
     """Names of engines whose metrics suffice to decide."""
     return tuple(sorted(name for name, profile in profiles.items() if not profile.lacks))
+
+
+Profile = TypeVar("Profile", bound=BaseModel)
+
+
+def read_profiles(package: str, form: type[Profile]) -> Mapping[str, Profile]:
+    """The profiles that a release ships in a package's folder: one YAML file each, named as the profile. Sorted."""
+    found = {}
+    for file in sorted(files(package).iterdir(), key=lambda one: one.name):
+        name, _, ending = file.name.rpartition(".")
+        if ending == "yaml":
+            found[name] = form.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
+    return MappingProxyType(found)

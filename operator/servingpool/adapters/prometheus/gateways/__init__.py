@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
+from servingpool.adapters.prometheus.engines.profile import read_profiles
 from servingpool.adapters.prometheus.gateways.profile import FirstRequest, GatewayFigure, GatewayProfile
-from servingpool.adapters.prometheus.shipped import read_profiles
 
 
 @cache

@@ -6,10 +6,9 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, model_validator
 
-from servingpool.adapters.prometheus.engines.profile import EngineMetrics, Figure, Label, LabelValues, Series
+from servingpool.adapters.prometheus.engines.profile import EngineMetrics, Figure, Label, LabelValues, Section, Series
 
 
 class GatewayFigure(StrEnum):
@@ -62,13 +61,7 @@ class FirstRequest(StrEnum):
     """It is refused at once."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, frozen=True, extra="forbid", use_attribute_docstrings=True
-    )
-
-
-class AtZero(_Section):
+class AtZero(Section):
     """What the gateway does and shows while there is no engine."""
 
     first_request: Annotated[FirstRequest, Field(strict=False)]
@@ -81,7 +74,7 @@ class AtZero(_Section):
     """What a reader must know, such as the setting that makes it hold for longer."""
 
 
-class GatewayProfile(_Section):
+class GatewayProfile(Section):
     """Which series of a gateway hold which figure. A change of names is another entry in a figure's list."""
 
     doc: str = ""
