@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from servingpool.adapters.cluster.refusals import ClusterError
+from servingpool.adapters.cluster.errors import ClusterError
 from servingpool_dashboard.rows import Filter, Key, Row, row_of
 
 PROBE = 10.0

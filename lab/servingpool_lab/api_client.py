@@ -1,22 +1,24 @@
-"""A small synchronous client of kube-apiserver for the lab and its tests.
+"""kube-apiserver for the lab and its tests: manifests of any kind, also of a kind that it learnt of a second ago.
 
-It exists because the lab applies manifests of any kind, custom resources included, to a server
-that may have learnt of that kind a second ago, and is stopped and started again under test.
+The requests are those of the command line, `servingpool.adapters.cluster.api_server`. Its errors are not: a test reads
+all of a refusal, an operator's condition a part of it.
 """
 
 import json
 import ssl
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Iterable, Mapping
+from http.client import HTTPResponse
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import yaml
 
-from servingpool_lab.processes import open_local
+from servingpool.adapters.cluster.api_server import ApiServer
+from servingpool.adapters.cluster.errors import REFUSED
+from servingpool.adapters.cluster.kubeconfig import credentials_of, trust
+from servingpool.adapters.cluster.paths import APPLY_PATCH, JSON, MERGE_PATCH, base_of, path_of
 
 Manifest = Mapping[str, Any]
 Manifests = Path | str | Manifest | Iterable[Manifest]
@@ -58,20 +60,18 @@ class ApiClient:
     """Requests with one identity."""
 
     def __init__(self, server: str, context: ssl.SSLContext, token: str) -> None:
-        """Talk to `server` (a URL), verified by `context`, as the bearer of `token`."""
-        self._server = server
-        self._context = context
-        self._token = token
+        """Talk to `server` (a URL), verified by `context`, as the bearer of `token`; past any proxy."""
+        self._server = ApiServer(server, context, f"Bearer {token}" if token else None, agent=_FIELD_MANAGER)
         self._resources: dict[tuple[str, str], tuple[str, bool]] = {}
 
+    @classmethod
+    def of(cls, kubeconfig: Path) -> Self:
+        """As a kubeconfig's user. ClusterError where it cannot be used."""
+        with credentials_of(str(kubeconfig), None) as (found, _):
+            return cls(found.server, trust(found), (found.authorization or "").removeprefix("Bearer "))
+
     def request(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        *,
-        content_type: str = "application/json",
-        timeout_seconds: float = 10.0,
+        self, method: str, path: str, body: object = None, *, content_type: str = JSON, timeout_seconds: float = 10.0
     ) -> dict[str, Any]:
         """One request; `path` starts with a slash and may carry a query.
 
@@ -82,18 +82,13 @@ class ApiClient:
             ApiError: the server refused.
             OSError: the server did not answer.
         """
-        request = urllib.request.Request(  # noqa: S310 - always the URL of our own server
-            self._server + path,
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {self._token}", "Content-Type": content_type},
-        )
-        try:
-            with open_local(request, timeout_seconds, self._context) as response:
-                answer = json.loads(response.read() or b"{}")
-                return answer if isinstance(answer, dict) else {"value": answer}
-        except urllib.error.HTTPError as error:
-            raise ApiError(error.code, _message(error.read())) from None
+        response = self._server.open(method, path, body, content_type=content_type, timeout=timeout_seconds)
+        answer = json.loads(_read(response) or b"{}")
+        return answer if isinstance(answer, dict) else {"value": answer}
+
+    def text(self, path: str, timeout_seconds: float = 30.0) -> str:
+        """What is at `path` where that is no JSON, such as a log. Raises as `request`."""
+        return _read(self._server.open("GET", path, timeout=timeout_seconds)).decode(errors="replace")
 
     def get(self, path: str) -> dict[str, Any]:
         """The object or list at `path`."""
@@ -110,7 +105,7 @@ class ApiClient:
 
     def patch(self, path: str, changes: Manifest) -> dict[str, Any]:
         """JSON merge patch."""
-        return self.request("PATCH", path, dict(changes), content_type="application/merge-patch+json")
+        return self.request("PATCH", path, dict(changes), content_type=MERGE_PATCH)
 
     def delete(self, path: str) -> dict[str, Any]:
         """Delete the object at `path`, with its dependents in the background."""
@@ -136,14 +131,14 @@ class ApiClient:
         api_version, kind = str(manifest["apiVersion"]), str(manifest["kind"])
         plural, namespaced = self._resource(api_version, kind)
         metadata = manifest["metadata"]
-        scope = f"/namespaces/{metadata.get('namespace', 'default')}" if namespaced else ""
-        return f"{_group_path(api_version)}{scope}/{plural}/{metadata['name']}"
+        return path_of(
+            api_version, plural, metadata.get("namespace", "default") if namespaced else None, metadata["name"]
+        )
 
     def _apply_one(self, manifest: Manifest) -> dict[str, Any]:
         path = self.path_of(manifest)
         query = urllib.parse.urlencode({"fieldManager": _FIELD_MANAGER, "force": "true"})
-        content_type = "application/apply-patch+yaml"
-        applied = self.request("PATCH", f"{path}?{query}", manifest, content_type=content_type)
+        applied = self.request("PATCH", f"{path}?{query}", manifest, content_type=APPLY_PATCH)
         if manifest["kind"] == "CustomResourceDefinition":
             self._wait_established(path)
         return applied
@@ -162,7 +157,7 @@ class ApiClient:
 
     def _discover(self, api_version: str) -> None:
         try:
-            resources = self.get(_group_path(api_version))["resources"]
+            resources = self.get(base_of(api_version))["resources"]
         except ApiError as error:
             if error.status not in (404, 503):
                 raise
@@ -186,8 +181,11 @@ def _has_condition(manifest: Manifest, kind: str) -> bool:
     return any(c["type"] == kind and c["status"] == "True" for c in conditions)
 
 
-def _group_path(api_version: str) -> str:
-    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+def _read(response: HTTPResponse) -> bytes:
+    content = response.read()
+    if response.status >= REFUSED:
+        raise ApiError(response.status, _message(content))
+    return content
 
 
 def _message(body: bytes) -> str:

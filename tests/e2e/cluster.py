@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import ssl
 import time
 import urllib.parse
-import urllib.request
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -14,7 +11,6 @@ from typing import Any, Self
 import yaml
 
 from servingpool_lab.api_client import ApiClient, ApiError, Manifests
-from servingpool_lab.processes import open_local
 
 from .shell import run, succeeds
 from .waiting import eventually
@@ -32,12 +28,14 @@ class Cluster:
     def __init__(self, name: str, kubeconfig: Path) -> None:
         self.name, self.kubeconfig = name, kubeconfig
         self.container = f"{name}-control-plane"
-        self._admin: tuple[ApiClient, str, ssl.SSLContext] | None = None
+        self._admin: ApiClient | None = None
 
     @property
     def client(self) -> ApiClient:
         """Requests as cluster-admin."""
-        return self._connected()[0]
+        if self._admin is None:
+            self._admin = ApiClient.of(self.kubeconfig)
+        return self._admin
 
     def exists(self) -> bool:
         """Whether kind knows it."""
@@ -156,24 +154,7 @@ class Cluster:
 
     def logs(self, namespace: str, pod: str, *, previous: bool = False) -> str:
         """A pod's log; of the container before the last restart with `previous`."""
-        return self.text(f"/api/v1/namespaces/{namespace}/pods/{pod}/log?previous={str(previous).lower()}")
-
-    def text(self, path: str, seconds: float = 30.0) -> str:
-        """What the API server has at `path`, where that is no JSON.
-
-        Raises:
-            OSError: no answer, or an error status.
-        """
-        _, server, context = self._connected()
-        request = urllib.request.Request(server + path)
-        with open_local(request, seconds, context) as response:
-            return response.read().decode(errors="replace")
-
-    def _connected(self) -> tuple[ApiClient, str, ssl.SSLContext]:
-        if self._admin is None:
-            server, context = _credentials(self.kubeconfig)
-            self._admin = ApiClient(server, context, token=""), server, context
-        return self._admin
+        return self.client.text(f"/api/v1/namespaces/{namespace}/pods/{pod}/log?previous={str(previous).lower()}")
 
     def _available(self, namespace: str, name: str) -> bool:
         conditions = self.deployment(namespace, name).get("status", {}).get("conditions", [])
@@ -221,16 +202,3 @@ def _has_local_node_image() -> bool:
 def image_id(image: str) -> str:
     """By its content."""
     return run("docker", "image", "inspect", "--format={{.Id}}", image).strip()
-
-
-def _credentials(kubeconfig: Path) -> tuple[str, ssl.SSLContext]:
-    content = yaml.safe_load(kubeconfig.read_text())
-    [cluster], [user] = content["clusters"], content["users"]
-    authority = base64.b64decode(cluster["cluster"]["certificate-authority-data"]).decode()
-    context = ssl.create_default_context(cadata=authority)
-    chain = kubeconfig.with_suffix(".pem")
-    chain.touch(mode=0o600)
-    parts = ("client-certificate-data", "client-key-data")
-    chain.write_bytes(b"".join(base64.b64decode(user["user"][part]) for part in parts))
-    context.load_cert_chain(chain)
-    return cluster["cluster"]["server"], context

@@ -1,13 +1,10 @@
 """The lab's control plane behaves like a cluster with GPUs, as far as the operator can tell."""
 
-import base64
 import datetime as dt
 import itertools
-import ssl
 from typing import Any
 
 import pytest
-import yaml
 
 from servingpool_lab import kwok
 from servingpool_lab.api_client import ApiClient, ApiError
@@ -79,13 +76,6 @@ def scale(plane: ControlPlane, namespace: str, replicas: int) -> None:
 
 def timestamp(text: str) -> dt.datetime:
     return dt.datetime.fromisoformat(text)
-
-
-def client_of(kubeconfig: dict[str, Any]) -> ApiClient:
-    cluster = kubeconfig["clusters"][0]["cluster"]
-    authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-    context = ssl.create_default_context(cadata=authority)
-    return ApiClient(cluster["server"], context, kubeconfig["users"][0]["user"]["token"])
 
 
 def test_a_deployment_grows_to_ready_pods_only_after_the_load_time(control_plane: ControlPlane, namespace: str) -> None:
@@ -215,7 +205,7 @@ def test_a_service_account_may_do_what_rbac_grants_it_and_no_more(control_plane:
         ]
     )
     path = control_plane.service_account_kubeconfig(namespace, "operator")
-    operator = client_of(yaml.safe_load(path.read_text()))
+    operator = ApiClient.of(path)
     with pytest.raises(ApiError, match="forbidden"):
         operator.items(f"/api/v1/namespaces/{namespace}/pods")
     control_plane.apply(

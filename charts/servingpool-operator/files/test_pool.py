@@ -5,18 +5,15 @@ import sys
 import time
 from typing import Any
 
-from kubernetes import client, config
-
-GROUP, VERSION, PLURAL = "servingpool.dev", "v1alpha1", "servingpools"
-TIMEOUT = 10
-"""Seconds for one request."""
+from servingpool.adapters.cluster.pools import Pools, pool_path
+from servingpool.api.group import API_VERSION, KIND
 
 
 def manifest(name: str, backend: str) -> dict[str, Any]:
     """A pool of a Deployment that does not exist: the operator has to say so."""
     return {
-        "apiVersion": f"{GROUP}/{VERSION}",
-        "kind": "ServingPool",
+        "apiVersion": API_VERSION,
+        "kind": KIND,
         "metadata": {"name": name},
         "spec": {
             "model": "helm-test",
@@ -34,11 +31,11 @@ def conditions(pool: dict[str, Any]) -> str:
     return ", ".join(f"{one['type']}={one['status']} ({one['reason']})" for one in found)
 
 
-def judged(pools: client.CustomObjectsApi, where: tuple[str, str, str, str], name: str, seconds: float) -> str:
+def judged(pools: Pools, namespace: str, name: str, seconds: float) -> str:
     """The conditions as soon as there are any; empty if there are none in time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        said = conditions(pools.get_namespaced_custom_object(*where, name, _request_timeout=TIMEOUT))
+        said = conditions(pools.read(namespace, name))
         if said:
             return said
         time.sleep(1)
@@ -47,19 +44,14 @@ def judged(pools: client.CustomObjectsApi, where: tuple[str, str, str, str], nam
 
 def main() -> int:
     """Create, wait, delete."""
-    name, backend = os.environ["POOL_NAME"], os.environ["POOL_BACKEND"]
-    where = (GROUP, VERSION, os.environ["POOL_NAMESPACE"], PLURAL)
+    namespace, name, backend = (os.environ[f"POOL_{part}"] for part in ("NAMESPACE", "NAME", "BACKEND"))
     seconds = float(os.environ["TIMEOUT_SECONDS"])
+    pools = Pools.connect(None, None)
+    pools.request("POST", pool_path(namespace, None), f"create ServingPool {name}", manifest(name, backend))
     try:
-        config.load_incluster_config()
-    except config.ConfigException:
-        config.load_kube_config()
-    pools = client.CustomObjectsApi()
-    pools.create_namespaced_custom_object(*where, manifest(name, backend), _request_timeout=TIMEOUT)
-    try:
-        said = judged(pools, where, name, seconds)
+        said = judged(pools, namespace, name, seconds)
     finally:
-        pools.delete_namespaced_custom_object(*where, name, _request_timeout=TIMEOUT)
+        pools.request("DELETE", pool_path(namespace, name), f"delete ServingPool {name}")
     sys.stdout.write(f"{said or f'The operator set no conditions within {seconds:g} s.'}\n")
     return 0 if said else 1
 

@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Protocol
 
-import aiohttp
-from kubernetes.aio import client, config, watch
-from kubernetes.aio.client.exceptions import ApiException
-
+from servingpool.adapters.cluster.connection import Connection
+from servingpool.adapters.cluster.errors import ClusterError
+from servingpool.adapters.cluster.paths import path_of
 from servingpool_lab.kwok import app_of
 
 log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 1.0
-_WATCH_SECONDS = 300
 _SLEEP = re.compile(r"^\d+(\.\d+)?$")
 
 
@@ -94,53 +91,29 @@ def _pre_stop(spec: Mapping[str, Any]) -> float:
 class Pods:
     """The pods of one namespace with given labels."""
 
-    def __init__(self, api: client.ApiClient, namespace: str, selector: str) -> None:
-        self._core = client.CoreV1Api(api)
-        self._scope: dict[str, Any] = {"namespace": namespace, "label_selector": selector}
-
-    @staticmethod
-    async def connect(kubeconfig: Path) -> client.ApiClient:
-        """A client with the identity of a kubeconfig."""
-        configuration = client.Configuration()
-        await config.load_kube_config(str(kubeconfig), client_configuration=configuration)
-        return client.ApiClient(configuration)
+    def __init__(self, api: Connection, namespace: str, selector: str) -> None:
+        self._api, self._path = api, path_of("v1", "pods", namespace)
+        self._selector = selector
 
     async def follow(self, sink: PodSink) -> None:
         """Tells `sink` of every change, for ever. While the API server is away, what was last told stands."""
         while True:
             try:
-                listed = await self._list()
+                listed = await self._api.get(self._path, labelSelector=self._selector)
                 sink.see_all([pod_of(manifest) for manifest in listed["items"]])
-                async for kind, manifest in self._changes(listed["metadata"]["resourceVersion"]):
+                since = listed["metadata"]["resourceVersion"]
+                # The API server ends the watch after a while, and the list that follows heals whatever was missed.
+                changes = self._api.watch(self._path, "watch pods", labelSelector=self._selector, resourceVersion=since)
+                async for kind, manifest in changes:
                     sink.see(pod_of(manifest, deleted=kind == "DELETED"))
-            except (ApiException, aiohttp.ClientError, OSError, TimeoutError) as error:
-                log.warning("watching pods failed, retrying in %g s: %s", _RETRY_SECONDS, error)
+            except ClusterError as error:
+                log.warning("%s. Retrying in %g s", error, _RETRY_SECONDS)
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def exit(self, namespace: str, name: str) -> None:
         """The server in this pod has exited: removes the pod, as the kubelet does then."""
+        path = path_of("v1", "pods", namespace, name)
         try:
-            await self._core.delete_namespaced_pod(name, namespace, grace_period_seconds=0, _request_timeout=10)
-        except (ApiException, aiohttp.ClientError, OSError, TimeoutError) as error:
-            # The grace period ends it anyway, a little later.
-            log.warning("removing pod %s/%s failed: %s", namespace, name, error)
-
-    async def _list(self) -> dict[str, Any]:
-        answer = await self._core.list_namespaced_pod_without_preload_content(**self._scope, _request_timeout=10)
-        if answer.status != 200:
-            raise ApiException(status=answer.status, reason=await answer.text())
-        listed: dict[str, Any] = await answer.json()
-        return listed
-
-    async def _changes(self, version: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        # With timeout_seconds the watch ends by itself, and the list that follows heals whatever was missed.
-        async with watch.Watch(return_type="object") as stream:
-            events = stream.stream(
-                self._core.list_namespaced_pod,
-                **self._scope,
-                resource_version=version,
-                timeout_seconds=_WATCH_SECONDS,
-                _request_timeout=_WATCH_SECONDS + 30,
-            )
-            async for event in events:
-                yield event["type"], event["raw_object"]
+            await self._api.request("DELETE", path, f"remove Pod {namespace}/{name}", query={"gracePeriodSeconds": 0})
+        except ClusterError as error:
+            log.warning("%s", error)  # the grace period ends it anyway, a little later

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
+from servingpool.adapters.cluster.connection import Connection
 from servingpool_lab.emulator.exposition import CONTENT_TYPE
 from servingpool_lab.emulator.pods import Pod, Pods, PodSink
 
@@ -79,7 +80,7 @@ async def serve(world: Served, *, kubeconfig: Path, namespace: str, selector: st
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     runner = web.AppRunner(application(world), access_log=None)
-    api = await Pods.connect(kubeconfig)
+    api = await Connection.connect(str(kubeconfig))
     try:
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", port).start()

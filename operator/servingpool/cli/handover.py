@@ -13,9 +13,9 @@ from enum import IntEnum
 from typing import TypeVar
 
 from servingpool.adapters.cluster.autoscaling import PAUSED, copy_of, pause_asked, paused
+from servingpool.adapters.cluster.errors import Conflict, NotFound
 from servingpool.adapters.cluster.handover import KEPT, Handover, Scene, named
 from servingpool.adapters.cluster.objects import Raw, autoscaler, unix
-from servingpool.adapters.cluster.refusals import Conflict, NotFound
 from servingpool.api.duration import brief, parse
 from servingpool.api.mode import Mode
 from servingpool.cli.handover_check import OWNED, condition_of, mode_of

@@ -12,8 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from servingpool.adapters.cluster import kubeconfig as kubeconfigs
-from servingpool.adapters.cluster.pools import Pools
-from servingpool.adapters.cluster.refusals import (
+from servingpool.adapters.cluster.errors import (
     ClusterError,
     Conflict,
     Forbidden,
@@ -23,6 +22,7 @@ from servingpool.adapters.cluster.refusals import (
     Unauthorized,
     Unfit,
 )
+from servingpool.adapters.cluster.pools import Pools
 from servingpool.catalogue.plain import plain
 from servingpool.cli.output import as_yaml, echo, echo_json
 from servingpool.cli.usage import wrong

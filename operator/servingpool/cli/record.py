@@ -14,8 +14,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from servingpool.adapters.cluster.autoscaling import bounds_of
 from servingpool.adapters.cluster.client import Cluster
+from servingpool.adapters.cluster.errors import ClusterError
 from servingpool.adapters.cluster.kinds import DEPLOYMENT, STATEFUL_SET
-from servingpool.adapters.cluster.refusals import ClusterError
 from servingpool.adapters.cluster.scale import known_sort
 from servingpool.adapters.cluster.survey import Named, Survey, scalables, survey, surveyed
 from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, MetricsUnavailable, PrometheusBackend

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.errors import ClusterError, Conflict, Unanswered
 from servingpool.adapters.cluster.kinds import DEPLOYMENT
 from servingpool.adapters.cluster.objects import Pod, Workload
-from servingpool.adapters.cluster.refusals import ClusterError, Conflict, Unanswered
 from servingpool.api.conditions import Reason
 from servingpool.catalogue.events import EventReason
 from servingpool.reconcile.deletion_cost import FORBIDDEN, SWITCHED_OFF, Marker, PodWriter, choose, in_flight

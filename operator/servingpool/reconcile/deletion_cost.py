@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound
 from servingpool.adapters.cluster.objects import LOWEST_COST, Key, Pod, Workload
-from servingpool.adapters.cluster.refusals import ClusterError, Conflict, Forbidden, NotFound
 from servingpool.catalogue.events import EventReason
 from servingpool.decision.observation import Observation, Unknown
 

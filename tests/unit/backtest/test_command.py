@@ -17,7 +17,7 @@ import typer
 import yaml
 from typer.testing import CliRunner, Result
 
-from servingpool.adapters.cluster.refusals import Forbidden
+from servingpool.adapters.cluster.errors import Forbidden
 from servingpool.adapters.cluster.survey import Named
 from servingpool.adapters.prometheus import BackendConfig
 from servingpool.backtest.summary import Line

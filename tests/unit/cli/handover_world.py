@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from servingpool.adapters.cluster.autoscaling import bounds_of, made_by_keda, pause_asked, paused
-from servingpool.adapters.cluster.refusals import Conflict, Forbidden, NotFound, kind_of
+from servingpool.adapters.cluster.errors import Conflict, Forbidden, NotFound, kind_of
 
 POOLS = "/apis/servingpool.dev/v1alpha1/namespaces/chat/servingpools"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/chat/deployments"

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from servingpool.adapters.cluster.errors import ClusterError, NotFound
 from servingpool.adapters.cluster.pools import Pools
-from servingpool.adapters.cluster.refusals import ClusterError, NotFound
 from servingpool.cli.main import app
 
 AT = "2026-01-01T10:00:00Z"

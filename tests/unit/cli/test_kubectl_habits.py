@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from servingpool.adapters.cluster.errors import ClusterError, Conflict, NotFound
 from servingpool.adapters.cluster.pools import Pools, pool_path
-from servingpool.adapters.cluster.refusals import ClusterError, Conflict, NotFound
 from servingpool.cli.main import COMMANDS, app, loaded
 
 BEFORE = "servingpool.dev/mode-before-pause"

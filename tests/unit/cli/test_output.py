@@ -17,7 +17,7 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 import servingpool.cli
-from servingpool.adapters.cluster.refusals import ClusterError
+from servingpool.adapters.cluster.errors import ClusterError
 from servingpool.api.serving_pool import ServingPool
 from servingpool.catalogue.plain import plain
 from servingpool.cli import explain, logs

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from servingpool.adapters.cluster.refusals import ClusterError
+from servingpool.adapters.cluster.errors import ClusterError
 from servingpool.adapters.prometheus import BackendConfig, own_record
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable
 from servingpool.adapters.prometheus.own_record import OwnRecord

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from servingpool.adapters.cluster.accelerators import counted
+from servingpool.adapters.cluster.errors import ClusterError, NotFound
 from servingpool.adapters.cluster.paths import path_of
 from servingpool.adapters.cluster.quantity import whole
-from servingpool.adapters.cluster.refusals import ClusterError, NotFound
 from servingpool.decision.observation import Unknown
 
 Raw = Mapping[str, Any]

@@ -1,95 +1,156 @@
-"""The cluster's failures in our own words. Nothing above this layer sees a vendor's exception."""
+"""The cluster's failures by kind, in our own words. Nothing above this layer sees a vendor's exception."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import Any
 
-import aiohttp
-import yaml
-from kubernetes.aio.client.exceptions import ApiException
-from kubernetes.aio.config import ConfigException
+from servingpool.catalogue.plain import plain
 
-from servingpool.adapters.cluster.refusals import (
-    ClusterError,
-    Conflict,
-    Forbidden,
-    Invalid,
-    NotFound,
-    Unanswered,
-    Unfit,
-    kind_of,
-    said,
-    why,
-)
+UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, INVALID = 401, 403, 404, 409, 422
+"""HTTP statuses that have a kind of their own."""
+REFUSED, TROUBLE = 400, 500
+"""HTTP statuses from which an answer is a refusal, and a server is in trouble."""
 
-INVALID = 422
-
-__all__ = ["ClusterError", "Conflict", "Forbidden", "Invalid", "NotFound", "Unanswered", "Unfit", "translated"]
+LONGEST_SAID = 400
+"""Characters of an API server's message that are told. Webhooks and policies write them, too."""
+UNREADABLE = "its answer cannot be read"
 
 
-@contextmanager
-def translated(what: str) -> Iterator[None]:
-    """Run a request; `what` says what it tries, such as "scale Deployment chat/vllm"."""
-    try:
-        yield
-    except ApiException as error:
-        raise _refusal(what, error) from error
-    except (ConfigException, yaml.YAMLError) as error:
-        raise ClusterError(f"Cannot {what}: {error}") from error
-    except (TimeoutError, aiohttp.ClientError, OSError) as error:
-        raise _unanswered(what, type(error).__name__, why(error)) from error
-    except ValueError as error:  # an answer that broke off in the middle, or that is not the API server's
-        raise _unanswered(what, "its answer cannot be read", str(error)) from error
+class ClusterError(Exception):
+    """A request to the API server failed. The message is fit for a condition."""
+
+    detail: str = ""
+    """What the system said besides, such as "Connection refused": for the person whose request it was."""
+
+
+class Conflict(ClusterError):
+    """The object is no longer what the request assumed; look again and decide again."""
+
+
+class NotFound(ClusterError):
+    """There is no such object."""
+
+
+class NotInstalled(NotFound):
+    """The API server does not know the kind at all."""
+
+
+class Unfit(NotFound):
+    """What there is cannot be used for this: the kind is another one."""
+
+
+class Invalid(ClusterError):
+    """Validation or an admission policy does not take the object."""
+
+    fields: tuple[str, ...] = ()
+    """Paths of what it does not take, such as `status.conditions[3].type`, where the answer names them."""
+
+
+class Unanswered(ClusterError):
+    """No answer came, or that of a server in trouble: what was asked for may have been done."""
+
+
+class Unauthorized(ClusterError):
+    """The API server does not know who asks: a token ran out, or a certificate is not its own."""
+
+
+class Forbidden(ClusterError):
+    """RBAC or an admission policy does not allow it."""
+
+
+def kind_of(status: int) -> type[ClusterError]:
+    """The kind of a refusal with this HTTP status."""
+    kinds: dict[int, type[ClusterError]] = {
+        CONFLICT: Conflict,
+        NOT_FOUND: NotFound,
+        FORBIDDEN: Forbidden,
+        UNAUTHORIZED: Unauthorized,
+    }
+    return kinds.get(status, Unanswered if status >= TROUBLE else ClusterError)
 
 
 # Functions: an exception in a variable of the frame that raises it is a cycle, which only the garbage collector ends.
 
 
-def _refusal(what: str, error: ApiException) -> ClusterError:
-    kind = kind_of(error.status or 0)
-    told = [f"Cannot {what}", f"{error.status} {error.reason}"]
-    if error.status == INVALID:
-        judged = _names_an_object(error)
-        kind = Invalid if judged else Conflict
-        told += ["rejected by an admission policy or by validation"] if judged else []
-    refused = kind(": ".join(filter(None, [*told, _message(error)])))
+def answer(
+    what: str,
+    status: int,
+    reason: str | None,
+    body: bytes,
+    *,
+    loads: Callable[[bytes], Any] = json.loads,
+    bare: type[ClusterError] = Conflict,
+) -> dict[str, Any]:
+    """The API server's answer to a request, decoded. ClusterError where it is a refusal, or no JSON object.
+
+    `what` says what was tried, such as "scale Deployment chat/vllm"; `bare` is what a 422 without an object means.
+    """
+    if status >= REFUSED:
+        raise refusal(what, status, reason, body, bare)
+    try:
+        found = loads(body)
+    except (ValueError, RecursionError) as error:  # it broke off in the middle, or is not the API server's
+        raise unanswered(what, UNREADABLE, "it is no JSON, perhaps a login page") from error
+    if not isinstance(found, dict):
+        raise unanswered(what, UNREADABLE, "it is no object")
+    return found
+
+
+def refusal(
+    what: str, status: int, reason: str | None, body: bytes, bare: type[ClusterError] = Conflict
+) -> ClusterError:
+    """A refusal by kind, with the API server's own words."""
+    told = _object(body)
+    details = told.get("details")
+    details = details if isinstance(details, dict) else {}
+    causes = details.get("causes")
+    fields = [one.get("field") for one in causes if isinstance(one, dict)] if isinstance(causes, list) else []
+    kind, judged = kind_of(status), ""
+    if status == INVALID and "name" in details and "metadata.uid" not in fields:
+        kind, judged = Invalid, "rejected by an admission policy or by validation"
+    elif status == INVALID:
+        # A JSON patch whose `test` fails is a 422 as well, but names no object; and one on `metadata.uid` says that
+        # another object has the name by now.
+        kind = bare
+    parts = [f"Cannot {what}", f"{status} {reason or ''}".strip(), judged, said(told.get("message"))]
+    refused = kind(": ".join(filter(None, parts)))
     if isinstance(refused, Invalid):
-        refused.fields = _fields(error)
+        refused.fields = tuple(str(field) for field in fields if field is not None)
     return refused
 
 
-def _unanswered(what: str, how: str, detail: str) -> Unanswered:
-    unanswered = Unanswered(f"Cannot {what}: the API server did not answer ({how})")
-    unanswered.detail = detail
-    return unanswered
+def unanswered(what: str, how: str, detail: str = "") -> Unanswered:
+    """A request without an answer: `how` is fit for a condition, `detail` for the person whose request it was."""
+    failed = Unanswered(f"Cannot {what}: the API server did not answer ({how})")
+    failed.detail = detail
+    return failed
 
 
-def _message(error: ApiException) -> str:
+def said(message: object) -> str:
+    """An API server's message as it is told: bounded, without controls, and without a full stop."""
+    text = message if isinstance(message, str) else ""
+    cut = text if len(text) <= LONGEST_SAID else f"{text[: LONGEST_SAID - 1]}…"
+    return plain(cut).strip().rstrip(".")
+
+
+def why(error: BaseException) -> str:
+    """What is behind a failure of the network in the system's words, such as "Connection refused"."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError) and seen.strerror:
+            return seen.strerror
+        if isinstance(seen, TimeoutError):
+            return "no answer in time"
+        seen = seen.__cause__ or seen.__context__
+    return type(error).__name__
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    """The Status in an answer; empty where there is none."""
     try:
-        return said(json.loads(error.body)["message"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return ""
-
-
-def _fields(error: ApiException) -> tuple[str, ...]:
-    try:
-        causes = json.loads(error.body)["details"]["causes"]
-        return tuple(str(cause["field"]) for cause in causes)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return ()
-
-
-def _names_an_object(error: ApiException) -> bool:
-    """Whether a 422 is a judgement of the object.
-
-    A JSON patch whose `test` fails is a 422 as well, but names none; and one on `metadata.uid` says that another object
-    has the name by now.
-    """
-    try:
-        details = json.loads(error.body)["details"]
-        causes = details.get("causes", ())
-        return "name" in details and all(cause.get("field") != "metadata.uid" for cause in causes)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return False
+        found = json.loads(body.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,7 +1,7 @@
-"""What a kubeconfig says: where the API server is, who we are to it, which namespace is meant.
+"""Where the API server is, who we are to it, which namespace is meant: of a kubeconfig, or of a pod's service account.
 
-Read here, for the Kubernetes client takes a third of a second to import. What asks a program for credentials (`exec`)
-or is rare is left to the client.
+Plain users are read here, for the `kubernetes` package takes a quarter of a second of CPU to import. That package does
+the rest: users with a program that gives credentials (`exec`), rare ones, and tokens to be renewed (`connection`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from servingpool.adapters.cluster.refusals import ClusterError
+from servingpool.adapters.cluster.errors import ClusterError
 
 DEFAULT = "~/.kube/config"
 NO_FILE = f"file {DEFAULT} does not exist. Give --kubeconfig FILE, or set KUBECONFIG"
@@ -70,30 +70,34 @@ class Chosen:
         return str(self.context.get("namespace") or "default")
 
 
+def unusable(what: str) -> ClusterError:
+    """Credentials that cannot be used, with the reason."""
+    return ClusterError(f"Cannot read the cluster's credentials: {what}")
+
+
 def choose(kubeconfig: str | None, context: str | None) -> Chosen | None:
     """The context of this name, or else the current one. None where there is no kubeconfig and none is asked for.
 
     ClusterError where a kubeconfig that is asked for is not there, or says nothing that can be used.
     """
-    path = kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT
-    files = [file for each in path.split(os.pathsep) if each and (file := Path(each).expanduser()).is_file()]
+    path, files = _files(kubeconfig)
     if not files:
         if kubeconfig or os.environ.get("KUBECONFIG") or context:
-            raise _wrong(f"file {path} does not exist. Give --kubeconfig FILE, or set KUBECONFIG")
+            raise unusable(f"file {path} does not exist. Give --kubeconfig FILE, or set KUBECONFIG")
         return None
     try:
         return _choose(path, files, context)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise _wrong(f"{path} is no kubeconfig ({type(error).__name__})") from error
+        raise unusable(f"{path} is no kubeconfig ({type(error).__name__})") from error
     except (AttributeError, KeyError, TypeError) as error:
-        raise _wrong(f"{path} is no kubeconfig: a part of it is missing ({error})") from error
+        raise unusable(f"{path} is no kubeconfig: a part of it is missing ({error})") from error
 
 
 def _choose(path: str, files: list[Path], context: str | None) -> Chosen:
     current = ""
     found: dict[str, dict[str, Entry]] = {"contexts": {}, "clusters": {}, "users": {}}
     for file in files:
-        read = yaml.load(file.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}  # noqa: S506
+        read = _read(file)
         current = current or read.get("current-context") or ""
         for kind, known in found.items():
             for each in read.get(kind) or ():
@@ -101,22 +105,28 @@ def _choose(path: str, files: list[Path], context: str | None) -> Chosen:
     name = context or current
     if name not in found["contexts"]:
         wrong = f"has no context '{name}'" if name else "names no current-context"
-        raise _wrong(f"{path} {wrong}. Choose one of `kubectl config get-contexts` with --context")
+        raise unusable(f"{path} {wrong}. Choose one of `kubectl config get-contexts` with --context")
     one = found["contexts"][name]
     if one.get("cluster") not in found["clusters"]:
-        raise _wrong(f"{path} has no cluster '{one.get('cluster')}', which context '{name}' names")
+        raise unusable(f"{path} has no cluster '{one.get('cluster')}', which context '{name}' names")
     return Chosen(path, name, one, found["clusters"][one["cluster"]], found["users"].get(one.get("user", ""), {}))
 
 
 def contexts(kubeconfig: str | None) -> list[str]:
     """Names of the contexts. ClusterError as `choose`."""
+    found = (each["name"] for file in _files(kubeconfig)[1] for each in _read(file).get("contexts") or ())
+    return list(dict.fromkeys(map(str, found)))
+
+
+def _files(kubeconfig: str | None) -> tuple[str, list[Path]]:
+    """The path that is given or meant, and the files of it that exist."""
     path = kubeconfig or os.environ.get("KUBECONFIG") or DEFAULT
-    names: dict[str, None] = {}
-    for each in path.split(os.pathsep):
-        file = Path(each).expanduser()
-        if each and file.is_file():
-            names |= dict.fromkeys(str(one["name"]) for one in yaml.safe_load(file.read_bytes()).get("contexts") or ())
-    return list(names)
+    return path, [file for each in path.split(os.pathsep) if each and (file := Path(each).expanduser()).is_file()]
+
+
+def _read(file: Path) -> Entry:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return yaml.load(file.read_bytes(), Loader=loader) or {}  # noqa: S506, both are safe
 
 
 def namespace_of(kubeconfig: str | None, context: str | None) -> str:
@@ -156,8 +166,22 @@ def trust(found: Credentials) -> ssl.SSLContext:
         if found.certificate is not None:
             made.load_cert_chain(found.certificate, found.key)
     except (OSError, ValueError) as error:
-        raise _wrong(f"a certificate or key cannot be used ({getattr(error, 'strerror', None) or error})") from error
+        raise unusable(f"a certificate or key cannot be used ({getattr(error, 'strerror', None) or error})") from error
     return made
+
+
+def credentials_in(settings: Any, authorization: str | None) -> Credentials:
+    """Those in a Configuration of the `kubernetes` package."""
+    return Credentials(
+        server=settings.host,
+        verified=settings.verify_ssl,
+        authority=settings.ssl_ca_cert,
+        authorization=authorization,
+        certificate=settings.cert_file,
+        key=settings.key_file,
+        proxy=settings.proxy,
+        server_name=settings.tls_server_name,
+    )
 
 
 def _plain(chosen: Chosen, folder: Path) -> Credentials:
@@ -167,7 +191,7 @@ def _plain(chosen: Chosen, folder: Path) -> Credentials:
         try:
             token = Path(file).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise _wrong(f"{file} cannot be read") from error
+            raise unusable(f"{file} cannot be read") from error
     return Credentials(
         server=str(cluster.get("server") or "http://localhost:8080").rstrip("/"),
         verified=not cluster.get("insecure-skip-tls-verify"),
@@ -189,27 +213,18 @@ def _by_client(chosen: Chosen) -> Credentials:
     try:
         kube_config.load_kube_config(chosen.path, context=chosen.name, client_configuration=settings)
     except (ConfigException, OSError, ValueError) as error:
-        raise _wrong(f"context '{chosen.name}' gives none: {error}") from error
+        raise unusable(f"context '{chosen.name}' gives none: {error}") from error
     program, authorization = chosen.user.get("exec"), settings.get_api_key_with_prefix("BearerToken", "authorization")
     if program and authorization is None and settings.cert_file is None:
-        raise _wrong(f"the program '{program.get('command')}' of context '{chosen.name}' gives none. Try it by hand")
-    return Credentials(
-        server=settings.host,
-        verified=settings.verify_ssl,
-        authority=settings.ssl_ca_cert,
-        authorization=authorization,
-        certificate=settings.cert_file,
-        key=settings.key_file,
-        proxy=settings.proxy,
-        server_name=settings.tls_server_name,
-    )
+        raise unusable(f"the program '{program.get('command')}' of context '{chosen.name}' gives none. Try it by hand")
+    return credentials_in(settings, authorization)
 
 
 def _of_pod() -> Credentials:
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
     token = IN_POD / "token"
     if not host or not port or not token.is_file():
-        raise _wrong(NO_FILE)
+        raise unusable(NO_FILE)
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     bare = Credentials(server, True, str(IN_POD / "ca.crt"), None, None, None, None)
     return replace(bare, authorization=f"Bearer {token.read_text(encoding='utf-8').strip()}")
@@ -230,9 +245,5 @@ def _file(entry: Mapping[str, Any], name: str, folder: Path) -> str | None:
     try:
         path.write_bytes(base64.b64decode(data, validate=True))
     except (binascii.Error, TypeError) as error:
-        raise _wrong(f"{name}-data is no base64") from error
+        raise unusable(f"{name}-data is no base64") from error
     return str(path)
-
-
-def _wrong(what: str) -> ClusterError:
-    return ClusterError(f"Cannot read the cluster's credentials: {what}")

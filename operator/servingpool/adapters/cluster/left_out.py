@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Protocol
 
 from servingpool.adapters.cluster import input_limits
+from servingpool.adapters.cluster.errors import said
 from servingpool.adapters.cluster.objects import Key, Raw, Unreadable, key_of
-from servingpool.adapters.cluster.refusals import said
 
 log = logging.getLogger(__name__)
 

@@ -1,10 +1,15 @@
-"""Paths of the API server. A name that a person gave cannot change what is asked for."""
+"""Paths and media types of the API server. A name that a person gave cannot change what is asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
+
+JSON = "application/json"
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
 
 
 def version_of(group: str, version: str) -> str:

@@ -1,35 +1,24 @@
-"""ServingPools as a person asks for them: with their kubeconfig and rights, synchronously.
-
-Not by `client`: its library takes a third of a second to import, and kubectl's users wait for less.
-"""
+"""ServingPools as a person asks for them: with their kubeconfig and rights, synchronously."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from http.client import HTTPException, HTTPResponse
 from typing import Any, Self
-from urllib.parse import urlencode
 
-from servingpool.adapters.cluster.api_server import ApiServer
+from servingpool.adapters.cluster.api_server import TIMEOUT, ApiServer, answered, answering
+from servingpool.adapters.cluster.errors import REFUSED
 from servingpool.adapters.cluster.kubeconfig import credentials_of
-from servingpool.adapters.cluster.paths import path_of
-from servingpool.adapters.cluster.refusals import NotInstalled, Unanswered, kind_of, said, why
+from servingpool.adapters.cluster.paths import JSON, MERGE_PATCH, path_of
 from servingpool.api.group import API_VERSION, PLURAL
 
-TIMEOUT = 30.0
-"""Seconds to connect and for each read: a person waits for it."""
 PROBED = 5.0
-"""The same for `probe`, which asks for one pool alone."""
+"""Seconds to connect and for each read of `probe`, which asks for one pool alone."""
 PAGE = 500
 """Pools in a page of a list, as kubectl asks for."""
 WATCHED = 300
 """Seconds after which the API server ends a watch. We open a new one then."""
-REFUSED, MISSING = 400, 404
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-JSON = "application/json"
-MERGE_PATCH = "application/merge-patch+json"
 FIELD_MANAGER = "servingpool-cli"
 WRITES = {"PATCH", "POST"}
 """Methods that tell our name as field manager."""
@@ -50,14 +39,12 @@ class Pools:
         Without a kubeconfig as the pod's service account. ClusterError where neither can be used.
         """
         with credentials_of(kubeconfig, context) as (found, namespace):
-            return cls(ApiServer(found), namespace)
+            return cls(ApiServer.of(found), namespace)
 
     def read(self, namespace: str | None, name: str | None, *, table: bool = False) -> dict[str, Any]:
         """One pool, or the list of a namespace, or of all; as stored, or as the table of its columns."""
-        accept = TABLE if table else JSON
-        with _translated(_reading(namespace, name)):
-            response = self._send("GET", pool_path(namespace, name), accept=accept)
-            return _parsed(response.read(), _reading(namespace, name), response.status)
+        what = f"list {PLURAL}" if name is None else f"read ServingPool {namespace}/{name}"
+        return self._server.request("GET", pool_path(namespace, name), what, accept=TABLE if table else JSON)
 
     def pages(self, namespace: str | None) -> Iterator[dict[str, Any]]:
         """The list of a namespace, or of all, page by page: 5,000 pools at once are 50 MB."""
@@ -81,16 +68,11 @@ class Pools:
         """Changes after a resourceVersion, as `type` and `object`, until the API server ends the watch."""
         query: dict[str, str] = {"watch": "true", "resourceVersion": since, "timeoutSeconds": str(WATCHED)}
         query |= {} if name is None else {"fieldSelector": f"metadata.name={name}"}
-        with _translated(f"watch {PLURAL}"):
-            response = self._send(
-                "GET",
-                pool_path(namespace, None),
-                query=query,
-                accept=TABLE if table else JSON,
-                timeout=TIMEOUT + WATCHED,
-            )
+        path, what, accept = pool_path(namespace, None), f"watch {PLURAL}", TABLE if table else JSON
+        with answering(what):
+            response = self._server.open("GET", path, query=query, accept=accept, timeout=TIMEOUT + WATCHED)
             if response.status >= REFUSED:
-                _parsed(response.read(), f"watch {PLURAL}", response.status)
+                answered(what, response)
             kept = b""
             while piece := response.read1():
                 *lines, kept = (kept + piece).split(b"\n")
@@ -102,66 +84,14 @@ class Pools:
 
     def request(self, method: str, path: str, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Any request for one object; a PATCH merges. `what` completes "Cannot ..." in the message of a failure."""
-        with _translated(what):
-            response = self._send(method, path, body=body)
-            return _parsed(response.read(), what, response.status)
+        form = MERGE_PATCH if method == "PATCH" else JSON
+        query = {"fieldManager": FIELD_MANAGER} if method in WRITES else {}
+        return self._server.request(method, path, what, body, query=query, content_type=form)
 
     def _list(self, path: str, query: Mapping[str, str], timeout: float = TIMEOUT) -> dict[str, Any]:
-        what = f"list {path.rpartition('/')[2]}"
-        with _translated(what):
-            response = self._send("GET", path, query=query, timeout=timeout)
-            return _parsed(response.read(), what, response.status)
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        *,
-        accept: str = JSON,
-        query: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
-        timeout: float = TIMEOUT,
-    ) -> HTTPResponse:
-        form = MERGE_PATCH if method == "PATCH" else JSON
-        headers = {"Accept": accept, **({} if body is None else {"Content-Type": form})}
-        given = {**(query or {}), **({"fieldManager": FIELD_MANAGER} if method in WRITES else {})}
-        return self._server.request(
-            method,
-            path + (f"?{urlencode(given)}" if given else ""),
-            headers,
-            None if body is None else json.dumps(body).encode(),
-            timeout,
-        )
+        return self._server.request("GET", path, f"list {path.rpartition('/')[2]}", query=query, timeout=timeout)
 
 
 def pool_path(namespace: str | None, name: str | None) -> str:
     """Path of one pool, of a namespace's or of all."""
     return path_of(API_VERSION, PLURAL, namespace, name)
-
-
-def _reading(namespace: str | None, name: str | None) -> str:
-    return f"list {PLURAL}" if name is None else f"read ServingPool {namespace}/{name}"
-
-
-def _parsed(body: bytes, what: str, status: int) -> dict[str, Any]:
-    if status == MISSING and not body.startswith(b"{"):  # the path itself, so the kind
-        raise NotInstalled(f"Cannot {what}: the API server does not know this kind")
-    if status >= REFUSED:
-        try:
-            told = said(json.loads(body).get("message", ""))
-        except (ValueError, AttributeError, RecursionError):
-            told = ""
-        raise kind_of(status)(f"Cannot {what}: {status} {told or 'without a reason'}")
-    try:
-        found: dict[str, Any] = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise Unanswered(f"Cannot {what}: what answered is no API server, perhaps a login page") from error
-    return found
-
-
-@contextmanager
-def _translated(what: str) -> Iterator[None]:
-    try:
-        yield
-    except (HTTPException, OSError, ValueError) as error:
-        raise Unanswered(f"Cannot {what}: the API server did not answer ({why(error)})") from error

@@ -12,9 +12,9 @@ import pytest
 from aiohttp import web
 from kubernetes.aio import client
 
-from servingpool.adapters.cluster import client as cluster_client
-from servingpool.adapters.cluster import objects
-from servingpool.adapters.cluster.client import Cluster, credentials
+from servingpool.adapters.cluster import connection, objects
+from servingpool.adapters.cluster.client import Cluster
+from servingpool.adapters.cluster.connection import credentials
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, Invalid, NotFound, Unanswered
 from servingpool_lab.credentials import write_kubeconfig
 
@@ -184,7 +184,7 @@ async def test_a_server_that_does_not_answer_is_given_up(
 ) -> None:
     fake, cluster = api
     fake.silent = True
-    monkeypatch.setattr(cluster_client, "TIMEOUT", 0.05)
+    monkeypatch.setattr(connection, "TIMEOUT", 0.05)
     with pytest.raises(ClusterError, match="the API server did not answer"):
         await cluster.write_status(POOL, {})
 
@@ -247,6 +247,25 @@ async def test_of_a_kind_that_is_not_installed_there_are_none(api: tuple[Api, Cl
     fake.status = 404
     assert await cluster.count(("keda.sh", "v1alpha1", "scaledobjects"), None) == 0
     assert await cluster.uids(("keda.sh", "v1alpha1", "scaledobjects"), None) == set()
+
+
+async def test_a_watch_tells_changes_until_the_server_ends_it_or_refuses(api: tuple[Api, Cluster]) -> None:
+    fake, cluster = api
+    pod = {"metadata": {"name": "vllm-1"}}
+    expired = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "too old resource version"}}
+
+    async def changes() -> list[tuple[str, dict[str, Any]]]:
+        return [found async for found in cluster.watch("/api/v1/pods", "watch pods", resourceVersion="7")]
+
+    fake.answers = {"type": "DELETED", "object": pod}
+    assert await changes() == [("DELETED", pod)]
+    assert fake.query == {"resourceVersion": "7", "watch": "true", "timeoutSeconds": "300"}
+    fake.answers = expired
+    with pytest.raises(ClusterError, match="Cannot watch pods: too old resource version"):
+        await changes()
+    fake.status = 403
+    with pytest.raises(Forbidden, match="Cannot watch pods: 403 Forbidden: server's detail"):
+        await changes()
 
 
 async def test_kopf_is_given_the_credentials_that_we_use(tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 
 import orjson
 import pytest
-from kubernetes.aio.client.exceptions import ApiException
 
-from servingpool.adapters.cluster.errors import ClusterError, Conflict, Invalid, Unanswered, translated
+from servingpool.adapters.cluster.errors import ClusterError, Conflict, Invalid, NotFound, Unanswered, answer, refusal
 
 TEST_FAILED: dict[str, Any] = {
     "kind": "Status",
@@ -29,24 +28,20 @@ DENIED: dict[str, Any] = {
 }
 
 
-def refused(body: str | None) -> ClusterError:
-    error = ApiException(status=422, reason="Unprocessable Entity")
-    error.body = body
-    with pytest.raises(ClusterError) as caught, translated("scale Deployment chat/vllm"):
-        raise error
-    return caught.value
+def refused(body: str) -> ClusterError:
+    return refusal("scale Deployment chat/vllm", 422, "Unprocessable Entity", body.encode())
 
 
 def test_a_body_that_is_nested_without_end_has_no_words() -> None:
-    assert str(refused("[" * 100_000)) == str(refused(None))
+    assert str(refused("[" * 100_000)) == str(refused(""))
 
 
 def test_a_patch_whose_test_failed_is_a_conflict() -> None:
     assert type(refused(json.dumps(TEST_FAILED))) is Conflict
 
 
-@pytest.mark.parametrize("body", [None, "", "<html>", "[]", '{"details": null}'])
-def test_a_refusal_without_an_object_is_taken_for_a_conflict_too(body: str | None) -> None:
+@pytest.mark.parametrize("body", ["", "<html>", "[]", '{"details": null}', '{"details": {"causes": [7]}}'])
+def test_a_refusal_without_an_object_is_taken_for_a_conflict_too(body: str) -> None:
     assert type(refused(body)) is Conflict
 
 
@@ -64,18 +59,22 @@ def test_another_object_under_the_same_name_is_a_conflict() -> None:
     assert type(refused(json.dumps(body))) is Conflict
 
 
+def test_a_bare_422_of_a_request_without_a_test_is_no_conflict() -> None:
+    """As one, a webhook's no to an HPA that is given back would be taken for an HPA that exists."""
+    assert type(refusal("create the HPA", 422, "Unprocessable Entity", b"{}", ClusterError)) is ClusterError
+
+
 def test_an_answer_that_breaks_off_in_the_middle_is_an_unknown_outcome() -> None:
     """S18: it was called a defect of ours, and no condition said so."""
-    with pytest.raises(Unanswered, match="its answer cannot be read"), translated("scale Deployment chat/vllm"):
-        orjson.loads('{"spec": {"repl')
+    with pytest.raises(Unanswered, match="its answer cannot be read"):
+        answer("scale Deployment chat/vllm", 200, "OK", b'{"spec": {"repl', loads=orjson.loads)
 
 
 def test_a_failure_leaves_no_cycle_that_only_the_garbage_collector_ends() -> None:
     def fail() -> weakref.ref[ClusterError]:
         try:
-            with translated("read x"):
-                raise ApiException(status=404, reason="Not Found")
-        except ClusterError as error:
+            answer("read x", 404, "Not Found", b"")
+        except NotFound as error:
             return weakref.ref(error)
         raise AssertionError
 
@@ -102,8 +101,6 @@ def test_a_message_is_told_bounded_and_without_controls() -> None:
 
 
 def test_the_api_servers_sentence_is_told_where_its_status_says_little() -> None:
-    error = ApiException(status=500, reason="Internal Server Error")
-    error.body = json.dumps({"message": 'the spec replicas field ".spec.replicas" does not exist'})
-    with pytest.raises(ClusterError) as caught, translated("read the scale of Fleet chat/f"):
-        raise error
-    assert str(caught.value).endswith(error.reason + ': the spec replicas field ".spec.replicas" does not exist')
+    message = 'the spec replicas field ".spec.replicas" does not exist'
+    error = refusal("read it", 500, "Internal Server Error", json.dumps({"message": message}).encode())
+    assert str(error) == f"Cannot read it: 500 Internal Server Error: {message}"

@@ -15,7 +15,7 @@ from servingpool.adapters.cluster.accelerators import counted
 from servingpool.adapters.cluster.arguments import batch_limit, words
 from servingpool.adapters.cluster.autoscaling import LAST_APPLIED, manifest_writers
 from servingpool.adapters.cluster.devices import devices_of
-from servingpool.adapters.cluster.refusals import said
+from servingpool.adapters.cluster.errors import said
 
 
 def shell(script: str) -> dict[str, Any]:

@@ -16,9 +16,10 @@ import pytest
 import yaml
 
 from servingpool.adapters.cluster import kubeconfig
+from servingpool.adapters.cluster.connection import credentials
+from servingpool.adapters.cluster.errors import ClusterError, Unanswered
 from servingpool.adapters.cluster.kubeconfig import contexts, credentials_of, namespace_of
 from servingpool.adapters.cluster.pools import Pools
-from servingpool.adapters.cluster.refusals import ClusterError, Unanswered
 from servingpool_lab.credentials import CertificateAuthority, write_private
 
 
@@ -52,12 +53,13 @@ def test_token_and_namespace_are_those_of_the_current_context(tmp_path: Path) ->
     assert namespace_of(None, None) == "team"
 
 
-def test_several_files_are_merged_and_the_first_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_several_files_are_merged_and_the_first_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = write(tmp_path / "a", {"server": "https://a"}, {}, "a")
     second = write(tmp_path / "b", {"server": "https://b"}, {}, "b", namespace="team")
     monkeypatch.setenv("KUBECONFIG", f"{first}:{tmp_path / 'none'}:{second}")
     with credentials_of(None, None) as (found, namespace):
         assert (found.server, namespace) == ("https://a", "default")
+    assert (await credentials(None)).server == "https://a"
     with credentials_of(None, "b") as (found, namespace):
         assert (found.server, namespace) == ("https://b", "team")
     assert contexts(None) == ["a", "b"]
