@@ -13,13 +13,14 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
+import orjson
 from fake_cluster import FakeCluster
 from fleet import entries
 from prometheus_process import StandInPrometheus
@@ -73,36 +74,31 @@ class Trace:
             self.report[name] = None
 
 
-class Patches:
-    """`CustomObjectsApi`, as far as the operator's client uses it."""
+class Api:
+    """The `kubernetes` package's client, as far as the operator uses it, without an API server."""
+
+    status, reason = 200, "OK"
 
     def __init__(self, world: FakeCluster) -> None:
         self._world = world
         self.trace = Trace()
 
-    async def patch_namespaced_custom_object_scale(
-        self, _group: str, _version: str, namespace: str, _plural: str, name: str, body: Any, **_: Any
-    ) -> Mapping[str, Any]:
-        self.trace.patched = True
-        current, replicas = (step["value"] for step in body)
-        await self._world.set_replicas((namespace, name), current, replicas)
-        return {"spec": {"replicas": replicas}}
+    async def param_serialize(self, _method: str, path: str, *, body: Any, **_: Any) -> tuple[str, Any]:
+        return path, body
 
-    async def patch_namespaced_custom_object_status(
-        self, _group: str, _version: str, namespace: str, _plural: str, name: str, body: Any, **_: Any
-    ) -> None:
-        await self._world.write_status((namespace, name), body["status"])
+    async def call_api(self, path: str, body: Any, **_: Any) -> Self:
+        if path.endswith("/scale"):
+            self.trace.patched = True
+            namespace, _plural, name = path.split("/")[-4:-1]
+            current, replicas = (step["value"] for step in body)
+            await self._world.set_replicas((namespace, name), current, replicas)
+            self._answer = {"spec": {"replicas": replicas}}
+        else:
+            self._answer = {}
+        return self
 
-
-class PatchedCluster(Cluster):
-    """The operator's client without an API server."""
-
-    def __init__(self, patches: Patches) -> None:
-        self._objects = patches
-        self.writes = {"scale": 0, "cost": 0, "status": 0, "event": 0}
-
-    async def _request(self, *_: Any, **__: Any) -> Any:
-        return {}
+    async def read(self) -> bytes:
+        return orjson.dumps(self._answer)
 
 
 class Run:
@@ -112,10 +108,10 @@ class Run:
         cache = ClusterCache()
         self._world = FakeCluster(cache, entries(1, 1), PODS, BEGIN)
         self._world.list_all()
-        self._patches, self._prometheus = Patches(self._world), prometheus
+        self._api, self._prometheus = Api(self._world), prometheus
         backends = {"default": PrometheusBackend(BackendConfig(url=prometheus.url))}
         self._backends, self._now = backends, BEGIN
-        cluster = PatchedCluster(self._patches)
+        cluster = Cluster(self._api)
         targets = TargetReader(cluster, cache, time.monotonic)
         self._loop = Reconciler(
             targets,
@@ -145,7 +141,7 @@ class Run:
     async def _tick(self, share: float) -> Trace:
         self._now += INTERVAL
         self._prometheus.advance(self._now, self._world.advance(self._now), share)
-        self._patches.trace = trace = Trace()
+        self._api.trace = trace = Trace()
         with tracing(trace):
             await self._loop.tick(self._now)
         return trace

@@ -14,8 +14,7 @@ import pytest
 
 from servingpool.adapters.cluster import client
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.client import Cluster
-from servingpool.adapters.cluster.connection import credentials
+from servingpool.adapters.cluster.client import Cluster, credentials
 from servingpool.handlers.lifecycle import live
 from servingpool.handlers.watching import Watches
 from servingpool_lab.control_plane import ControlPlane

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from servingpool.adapters.cluster.connection import Connection
+from servingpool.adapters.cluster.client import Connection
 from servingpool.adapters.cluster.errors import ClusterError
 from servingpool.adapters.cluster.paths import path_of
 from servingpool_lab.kwok import app_of

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
-from servingpool.adapters.cluster.connection import Connection
+from servingpool.adapters.cluster.client import Connection
 from servingpool_lab.emulator.exposition import CONTENT_TYPE
 from servingpool_lab.emulator.pods import Pod, Pods, PodSink
 

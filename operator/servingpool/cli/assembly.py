@@ -17,8 +17,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.client import Cluster
-from servingpool.adapters.cluster.connection import credentials
+from servingpool.adapters.cluster.client import Cluster, credentials
 from servingpool.adapters.cluster.devices import ClaimTemplates
 from servingpool.adapters.cluster.lease import Election, Terms
 from servingpool.adapters.cluster.scale import TargetReader

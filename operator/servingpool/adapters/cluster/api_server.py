@@ -1,7 +1,7 @@
 """Requests to the API server for commands on ServingPools, the dashboard and the lab: synchronous, safe for threads.
 
 On the standard library: `get` and a shell's completion are to answer within 0.3 s. The `kubernetes` package takes 0.28
-s of CPU to import (with its asyncio client, which `connection` uses, 0.45 s), this module 0.08 s (ADR 0012).
+s of CPU to import (with its asyncio client, which `client` uses, 0.45 s), this module 0.08 s (ADR 0012).
 Each request has a connection of its own.
 """
 

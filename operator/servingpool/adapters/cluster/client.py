@@ -1,21 +1,48 @@
-"""The operator's writes to the cluster: scale, deletion costs, status, events, and its Lease."""
+"""The API server as the operator asks it, and as the commands that survey a cluster and the lab's emulator do.
+
+On the `kubernetes` package's asyncio client, with plain data in and out, for any group: `CoreV1Api` alone imports 90 MB
+of models, and reading a Lease through the typed APIs loses the form of its times. `api_server` is the synchronous twin.
+The operator's watches stay kopf's (`handlers.watching`), which resumes them; it logs in with `credentials`.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
-from kubernetes.aio import client
+import aiohttp
+import orjson
+from kubernetes.aio import client, config
 
-from servingpool.adapters.cluster.connection import Connection
-from servingpool.adapters.cluster.errors import UNREADABLE, ClusterError, Invalid, NotFound, unanswered
+from servingpool.adapters.cluster.errors import (
+    UNREADABLE,
+    ClusterError,
+    Invalid,
+    NotFound,
+    answer,
+    said,
+    unanswered,
+    why,
+)
+from servingpool.adapters.cluster.kubeconfig import NO_FILE, Credentials, choose, credentials_in, unusable
 from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key, Kind, Workload
 from servingpool.adapters.cluster.older_schema import without
-from servingpool.adapters.cluster.paths import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, path_of, version_of
+from servingpool.adapters.cluster.paths import APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, path_of, version_of
 from servingpool.api.group import API_VERSION, BUDGET_PLURAL, KIND, PLURAL
 
+TIMEOUT = 10.0
+"""Seconds for one request. The client's own default is five minutes: twenty ticks."""
+WATCHED = 300
+"""Seconds after which the API server ends a watch."""
+AT_ONCE = 100
+"""Connections at a time; more requests wait for one."""
+OK = 200
+LOST = (TimeoutError, aiohttp.ClientError, OSError)
+"""What the client raises where no answer comes."""
 LONGEST_EVENT = 1024
 """Characters of an event's message that the API server accepts."""
 LEASES = "coordination.k8s.io/v1"
@@ -33,8 +60,92 @@ UNKNOWN_TO_SCHEMA = (
 log = logging.getLogger(__name__)
 
 
+async def credentials(kubeconfig: str | None) -> Credentials:
+    """Those that `Connection.connect` uses, read anew: a token may have been renewed, by a plugin too."""
+    settings = await _configuration(kubeconfig, None)
+    return credentials_in(settings, await settings.get_api_key_with_prefix("BearerToken"))
+
+
+class Connection:
+    """Connections to one API server, kept for the life of the process."""
+
+    def __init__(self, api: client.ApiClient) -> None:
+        self._api = api
+
+    @classmethod
+    async def connect(cls, kubeconfig: str | None, context: str | None = None) -> Self:
+        """Connect with a kubeconfig's path, or else as the pod's service account, or else with `~/.kube/config`."""
+        return cls(client.ApiClient(await _configuration(kubeconfig, context)))
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._api.close()
+
+    async def get(self, path: str, **query: str) -> dict[str, Any]:
+        """Whatever stands at a path of the API, as plain data. NotFound if nothing does."""
+        return await self.request("GET", path, f"read {path}", query=query)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        what: str,
+        body: object = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+    ) -> dict[str, Any]:
+        """The answer, decoded. A ClusterError says "Cannot" and `what`, such as "scale Deployment chat/vllm"."""
+        headers = {"Accept": accept, "Content-Type": content_type}
+        try:
+            response = await self._send(method, path, query, headers, body)
+            content = await response.read()
+        except config.ConfigException as error:  # a service account's token is read anew once a minute
+            raise ClusterError(f"Cannot {what}: {error}") from error
+        except LOST as error:
+            raise unanswered(what, type(error).__name__, why(error)) from error
+        return answer(what, response.status, response.reason, content, loads=orjson.loads)
+
+    async def watch(self, path: str, what: str, **query: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """Changes of a list, as type and object, until the API server ends the watch. Raises as `request`."""
+        given = {**query, "watch": "true", "timeoutSeconds": WATCHED}
+        try:
+            response = await self._send("GET", path, given, {"Accept": JSON}, None, WATCHED + TIMEOUT)
+            async with response.response as stream:
+                if stream.status != OK:
+                    answer(what, stream.status, stream.reason, await stream.read())
+                async for line in stream.content:
+                    change = answer(what, OK, None, line, loads=orjson.loads)
+                    if change["type"] == "ERROR":  # such as a resourceVersion that is too old
+                        raise ClusterError(f"Cannot {what}: {said(change['object'].get('message'))}")
+                    yield change["type"], change["object"]
+        except LOST as error:
+            raise unanswered(what, type(error).__name__, why(error)) from error
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None,
+        headers: dict[str, str],
+        body: object,
+        within: float | None = None,
+    ) -> Any:
+        """The answer, its body unread. `within`: seconds for all of it, `TIMEOUT` by default."""
+        request = await self._api.param_serialize(
+            method,
+            path,
+            query_params=list((query or {}).items()),
+            header_params=headers,
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        return await self._api.call_api(*request, _request_timeout=within or TIMEOUT)
+
+
 class Cluster(Connection):
-    """What the operator asks of its cluster."""
+    """What the operator asks of its cluster: inventories, scale, deletion costs, status, events, and its Lease."""
 
     def __init__(self, api: client.ApiClient) -> None:
         super().__init__(api)
@@ -210,3 +321,20 @@ class Cluster(Connection):
     async def _metadata(self, path: str, what: str, limit: int, token: str = "") -> dict[str, Any]:
         query = {"limit": limit, "continue": token}
         return await self.request("GET", path, what, query=query, accept=METADATA_ALONE)
+
+
+async def _configuration(kubeconfig: str | None, context: str | None) -> client.Configuration:
+    settings = client.Configuration(connection_pool_maxsize=AT_ONCE)
+    try:
+        if kubeconfig is None and context is None:
+            with contextlib.suppress(config.ConfigException):
+                config.load_incluster_config(client_configuration=settings)
+                return settings
+        chosen = choose(kubeconfig, context)
+        if chosen is None:
+            raise unusable(NO_FILE)
+        # By name: the client takes KUBECONFIG as it was when it was imported, and the last file's context.
+        await config.load_kube_config(chosen.path, context=chosen.name, client_configuration=settings)
+    except (config.ConfigException, OSError, ValueError) as error:
+        raise unusable(str(error)) from error
+    return settings

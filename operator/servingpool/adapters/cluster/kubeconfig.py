@@ -1,7 +1,7 @@
 """Where the API server is, who we are to it, which namespace is meant: of a kubeconfig, or of a pod's service account.
 
 Plain users are read here, for the `kubernetes` package takes a quarter of a second of CPU to import. That package does
-the rest: users with a program that gives credentials (`exec`), rare ones, and tokens to be renewed (`connection`).
+the rest: users with a program that gives credentials (`exec`), rare ones, and tokens to be renewed (`client`).
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ import pytest
 from aiohttp import web
 from kubernetes.aio import client
 
-from servingpool.adapters.cluster import connection, objects
-from servingpool.adapters.cluster.client import Cluster
-from servingpool.adapters.cluster.connection import credentials
+from servingpool.adapters.cluster import client as cluster_client
+from servingpool.adapters.cluster import objects
+from servingpool.adapters.cluster.client import Cluster, credentials
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, Invalid, NotFound, Unanswered
 from servingpool_lab.credentials import write_kubeconfig
 
@@ -184,7 +184,7 @@ async def test_a_server_that_does_not_answer_is_given_up(
 ) -> None:
     fake, cluster = api
     fake.silent = True
-    monkeypatch.setattr(connection, "TIMEOUT", 0.05)
+    monkeypatch.setattr(cluster_client, "TIMEOUT", 0.05)
     with pytest.raises(ClusterError, match="the API server did not answer"):
         await cluster.write_status(POOL, {})
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from servingpool.adapters.cluster import kubeconfig
-from servingpool.adapters.cluster.connection import credentials
+from servingpool.adapters.cluster.client import credentials
 from servingpool.adapters.cluster.errors import ClusterError, Unanswered
 from servingpool.adapters.cluster.kubeconfig import contexts, credentials_of, namespace_of
 from servingpool.adapters.cluster.pools import Pools

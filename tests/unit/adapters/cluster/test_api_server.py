@@ -1,0 +1,90 @@
+"""Answers to the synchronous requests, by kind and in words."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from servingpool.adapters.cluster.api_server import ApiServer
+from servingpool.adapters.cluster.errors import (
+    ClusterError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    NotInstalled,
+    Unanswered,
+)
+from servingpool.adapters.cluster.pools import Pools
+
+SAID = json.dumps({"kind": "Status", "message": "server's detail.", "details": {"name": "qwen"}}).encode()
+
+
+class Answers(ThreadingHTTPServer):
+    """Answers each request with `status` and `body`."""
+
+    status, body = 200, b"{}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Answers
+
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(self.server.status)
+        self.end_headers()
+        self.wfile.write(self.server.body)
+
+    do_PATCH = do_GET  # noqa: N815, the name that http.server looks for
+
+    def log_message(self, *_: Any) -> None:
+        """Nobody reads it."""
+
+
+@pytest.fixture
+def api() -> Iterator[tuple[Answers, Pools]]:
+    with Answers(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server, Pools(ApiServer(f"http://127.0.0.1:{server.server_port}", None, None), "chat")
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "said"),
+    [
+        (403, SAID, Forbidden, "403 Forbidden: server's detail"),
+        (404, SAID, NotFound, "404 Not Found: server's detail"),
+        (404, b"404 page not found\n", NotInstalled, "the API server does not know this kind"),
+        (409, SAID, Conflict, "409 Conflict: server's detail"),
+        (
+            422,
+            SAID,
+            Invalid,
+            "422 Unprocessable Entity: rejected by an admission policy or by validation: server's detail",
+        ),
+        (422, b'{"message": "not today"}', ClusterError, "422 Unprocessable Entity: not today"),
+        (503, b"", Unanswered, "503 Service Unavailable"),
+        (200, b"<html>", Unanswered, "the API server did not answer (its answer cannot be read)"),
+        (200, b"[]", Unanswered, "the API server did not answer (its answer cannot be read)"),
+    ],
+)
+def test_a_refusal_has_its_kind_and_the_servers_own_words(
+    api: tuple[Answers, Pools], status: int, body: bytes, kind: type[ClusterError], said: str
+) -> None:
+    server, pools = api
+    server.status, server.body = status, body
+    with pytest.raises(ClusterError) as caught:
+        pools.patch("chat", "qwen", {})
+    assert (type(caught.value), str(caught.value)) == (kind, f"Cannot change ServingPool chat/qwen: {said}")
+
+
+def test_a_watch_of_a_kind_that_is_not_installed_says_so(api: tuple[Answers, Pools]) -> None:
+    server, pools = api
+    server.status, server.body = 404, b"404 page not found\n"
+    with pytest.raises(NotInstalled, match="Cannot watch servingpools: the API server does not know this kind"):
+        list(pools.watch("chat", None, "7", table=False))
