@@ -59,8 +59,8 @@ def _items(manifest: Manifest) -> list[Manifest]:
 class ApiClient:
     """Requests with one identity."""
 
-    def __init__(self, server: str, context: ssl.SSLContext, token: str) -> None:
-        """Talk to `server` (a URL), verified by `context`, as the bearer of `token`; past any proxy."""
+    def __init__(self, server: str, context: ssl.SSLContext | None, token: str) -> None:
+        """Talk to `server` (a URL), verified by `context`, as the bearer of `token` unless empty; past any proxy."""
         self._server = ApiServer(server, context, f"Bearer {token}" if token else None, agent=_FIELD_MANAGER)
         self._resources: dict[tuple[str, str], tuple[str, bool]] = {}
 

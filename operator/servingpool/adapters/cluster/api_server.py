@@ -46,11 +46,8 @@ class ApiServer:
     @classmethod
     def of(cls, found: Credentials) -> Self:
         """Raises ClusterError where a certificate or key cannot be used."""
-        at = urlsplit(found.server)
-        trusted = trust(found) if at.scheme == "https" else None
-        if trusted is not None and found.server_name is not None:
-            trusted = _named(trusted, found.server_name)
-        return cls(found.server, trusted, found.authorization, proxy=found.proxy or _proxy(at))
+        proxy = found.proxy or _proxy(urlsplit(found.server))
+        return cls(found.server, trust(found), found.authorization, proxy=proxy)
 
     def request(
         self, method: str, path: str, what: str, body: object = None, *, timeout: float = TIMEOUT, **given: Any
@@ -124,14 +121,3 @@ def _proxy_headers(proxy: SplitResult) -> dict[str, str]:
         return {}
     login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
     return {"Proxy-Authorization": f"Basic {b64encode(login.encode()).decode()}"}
-
-
-def _named(made: ssl.SSLContext, name: str) -> ssl.SSLContext:
-    """For a server whose certificate has another name than its URL."""
-    wrap = made.wrap_socket
-
-    def wrapped(*given: Any, **named: Any) -> ssl.SSLSocket:
-        return wrap(*given, **{**named, "server_hostname": name})
-
-    made.wrap_socket = wrapped  # type: ignore[method-assign]
-    return made

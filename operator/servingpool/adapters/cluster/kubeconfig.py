@@ -156,8 +156,13 @@ def credentials_of(kubeconfig: str | None, context: str | None) -> Iterator[tupl
             yield _plain(chosen, Path(folder)), chosen.namespace
 
 
-def trust(found: Credentials) -> ssl.SSLContext:
-    """How to speak to that server, as kubectl does: a certificate need not name its issuer's key. ClusterError."""
+def trust(found: Credentials) -> ssl.SSLContext | None:
+    """How to speak TLS to that server; None where it does not. ClusterError where a certificate or key is unusable.
+
+    As kubectl does it: a certificate need not name its issuer's key.
+    """
+    if not found.server.lower().startswith("https:"):
+        return None
     try:
         made = ssl.create_default_context(cafile=found.authority)
         made.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
@@ -167,6 +172,17 @@ def trust(found: Credentials) -> ssl.SSLContext:
             made.load_cert_chain(found.certificate, found.key)
     except (OSError, ValueError) as error:
         raise unusable(f"a certificate or key cannot be used ({getattr(error, 'strerror', None) or error})") from error
+    return made if found.server_name is None else _named(made, found.server_name)
+
+
+def _named(made: ssl.SSLContext, name: str) -> ssl.SSLContext:
+    """For a server whose certificate has another name than its URL."""
+    wrap = made.wrap_socket
+
+    def wrapped(*given: Any, **named: Any) -> ssl.SSLSocket:
+        return wrap(*given, **{**named, "server_hostname": name})
+
+    made.wrap_socket = wrapped  # type: ignore[method-assign]
     return made
 
 
