@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -16,7 +16,6 @@ from servingpool.catalogue.events import EventReason
 from servingpool.reconcile.deletion_cost import FORBIDDEN, SWITCHED_OFF, Marker, PodWriter, choose, in_flight
 from servingpool.reconcile.pool_plan import PoolPlan, ScaleAction
 from servingpool.reconcile.state import PoolState
-from servingpool.reconcile.targets import scaled, together
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +83,6 @@ class Actor:
         if not plan.actions:
             return NOT_SCALED
         outcome, begun, complete = NOT_SCALED, False, True
-        fleet = tuple(target.workload for target in plan.seen.targets)
         for action in plan.actions:
             if not action.grows and not complete:
                 break
@@ -95,9 +93,7 @@ class Actor:
                 complete = False
                 continue
             begun = True
-            one = await self._scale(plan, action, fleet, state)
-            if one.scaled:
-                fleet = scaled(fleet, action.target, action.replicas)
+            one = await self._scale(plan, action, state)
             complete = complete and one.scaled
             outcome = outcome.then(one)
         return replace(outcome, complete=complete) if begun else None
@@ -121,21 +117,19 @@ class Actor:
             names = ", ".join(f"{pod.name} ({_in_flight(pod, busy)})" for pod in victims.pods[:MOST_NAMED])
             log.info("Chosen for removal, fewest requests in flight: %s", names, extra=plan.meta.log_fields)
 
-    async def _scale(
-        self, plan: PoolPlan, action: ScaleAction, fleet: Sequence[Workload], state: PoolState
-    ) -> ScaleOutcome:
-        """Order the replicas, of a target as it was decided on. `fleet`: all targets, as they are before it.
+    async def _scale(self, plan: PoolPlan, action: ScaleAction, state: PoolState) -> ScaleOutcome:
+        """Order the replicas, of a target as it was decided on.
 
         A conflict that goes on is something else that only looks like one, such as a webhook that says no with a bare
         422.
         """
-        target, all_targets = action.target, together(fleet)
-        fields = plan.meta.log_fields | ({"target": str(target.key)} if len(fleet) > 1 else {})
-        state.order_sent(target, action.replicas, all_targets, plan.decision.reason, plan.at)
+        target, ledger = action.target, state.targets[action.target.key]
+        fields = plan.meta.log_fields | ({"target": str(target.key)} if len(plan.seen.targets) > 1 else {})
+        order = ledger.sent(target, action.replicas, state.uid, plan.decision.reason, plan.at)
         try:
             await self._writer.scale(target, action.replicas)
         except Conflict as error:
-            conflicts = state.order_conflicted(target)
+            conflicts = ledger.conflicted(order)
             if conflicts <= CONFLICTS_BORNE:
                 said = "Replicas changed in the meantime; deciding again at the next tick: %s"
                 log.info(said, error, extra=fields)
@@ -148,10 +142,9 @@ class Actor:
         except ClusterError as error:
             self.failures["scale"] += 1
             log.warning("%s", error, extra=fields)
-            state.order_failed(target, unknown=isinstance(error, Unanswered))
+            ledger.failed(order, unknown=isinstance(error, Unanswered))
             return ScaleOutcome(failure=(Reason.FAILED_UPDATE_SCALE, Reason.FAILED_UPDATE_SCALE.message(error=error)))
-        told = state.order_done(target, all_targets, plan.at)
-        self._cache.scaled(target, action.replicas)
+        told = state.order_done(ledger, order)
         decision = plan.decision
         log.info(
             "%s",
@@ -160,7 +153,7 @@ class Actor:
         )
         return ScaleOutcome(
             scaled=True,
-            ordered=all_targets.replicas + action.added if told else None,
+            ordered=state.history.replicas if told else None,
             blind_choice=None if action.grows else self._blind_choice(target),
         )
 

@@ -24,6 +24,7 @@ from servingpool.reconcile.budget_claims import Wanted, claims_in, wanted_by
 from servingpool.reconcile.budget_cuts import Allowance, within
 from servingpool.reconcile.budget_members import Member, Membership
 from servingpool.reconcile.holdings import Held, Holdings
+from servingpool.reconcile.orders import Orders
 from servingpool.reconcile.pool_plan import PoolPlan, ScaleAction
 from servingpool.reconcile.preconditions import owners
 from servingpool.reconcile.targets import Owners, SeenTarget
@@ -95,7 +96,9 @@ class Budgets:
 
     def __init__(self, targets: TargetReader, templates: ClaimTemplates) -> None:
         self._cache, self.templates = targets.cache, templates
-        self._holdings = Holdings(targets, templates)
+        self.orders = Orders(targets.cache)
+        """Of this process, whose GPUs count from the moment they are sent."""
+        self._holdings = Holdings(targets, templates, self.orders)
         self._membership = Membership(targets.cache, self._holdings)
         self._wanted: dict[Key, tuple[Wanted, ...]] = {}
         """Of each pool, of both roles where its targets have roles."""
@@ -178,7 +181,6 @@ class Budgets:
 
     def _shares(self, names: AbstractSet[str], owned: Owners, now: float) -> list[Shared]:
         """These budgets, shared as of now."""
-        self._holdings.expire(now)
         members, taken = self._membership.members(names, owned, now) if names else ({}, {})
         shared = [
             self._share(budget, tuple(members.get(name, ())), taken.get(name, {}), now)
@@ -190,7 +192,7 @@ class Budgets:
         return shared
 
     def admits(self, plan: PoolPlan, action: ScaleAction) -> bool:
-        """Whether one order of a plan still fits, right before it is sent. If so its GPUs are taken."""
+        """Whether one order of a plan still fits, right before it is sent."""
         if not action.grows:
             return True
         budgets = {one.metadata.name: one for one in self._membership.read()}  # one may be lowered meanwhile
@@ -211,17 +213,13 @@ class Budgets:
             if total + more > budget.spec.gpus + spared:
                 log.info("GPUBudget %s is used up meanwhile.", name, extra=plan.meta.log_fields)
                 return False
-        # Also without a budget: one may be made while the answer is on its way.
-        self._holdings.order(action.target, action.replicas, plan.at)
         return True
 
-    def answered(self, action: ScaleAction, now: float, *, unknown: bool) -> None:
-        """An order has ended, or was not sent; `unknown`: it may have been carried out."""
-        key = action.target.key
-        self._holdings.answered(key, unknown=unknown)
+    def ended(self, action: ScaleAction, now: float) -> None:
+        """An order has ended, or was not sent: what was ordered away is seen before anything is ordered again."""
         for shared in self.latest.values():
             for one in shared.members:
-                if one.target == key:  # what was ordered away is seen before anything is ordered again
+                if one.target == action.target.key:
                     self._look(one, shared.budget, now)
 
     def _look(self, one: Member, budget: GPUBudget, now: float) -> Held | Unknown:

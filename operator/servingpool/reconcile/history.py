@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from servingpool.adapters.cluster.objects import FIELD_MANAGER, Setter, Workload
@@ -10,9 +11,13 @@ from servingpool.api.duration import brief
 from servingpool.api.status import CHANGES, Change, Status
 from servingpool.api.time import from_unix
 from servingpool.catalogue.notes import Note
+from servingpool.reconcile.orders import Ledger, Order
 
 LONGEST_START = 3600.0
 """Seconds after which a scale-up counts as never ready: the longest cold start that a pool may state."""
+
+UNNAMED = "unknown"
+"""Stands for who set the replicas where the API server names nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,107 +26,128 @@ class History:
 
     changes: tuple[Change, ...] = ()
     """The newest first."""
-    replicas: int | None = None
-    """As last seen or ordered; None where nothing is known."""
-    target: str = ""
-    """The uids of the targets; empty until they were seen."""
-    generation: int = 0
-    """The target's at our last order: the watch may show it for a while."""
-    sent: Change | None = None
-    """Our order without an answer so far."""
+    found: int | None = None
+    """Replicas as the status had them, until the targets are seen; None where it had none."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Replicas of each target as last seen or ordered, by uid."""
 
     @classmethod
-    def found(cls, status: Status) -> History:
+    def of_status(cls, status: Status) -> History:
         """As the status of a pool has it."""
         changes = status.history
         return cls(changes, changes[0].to if changes else status.replicas)
 
     @property
-    def told(self) -> tuple[Change, ...]:
-        """As the status has it. An order of 0 stands there before it is answered: nothing else tells whose it is."""
-        return self.changes if self.sent is None or self.sent.to > 0 else _with(self, self.sent).changes
+    def replicas(self) -> int:
+        """Of all targets, as last seen or ordered."""
+        return sum(self.counts.values())
 
-    def ours(self, workload: Workload) -> bool:
-        """Whether the replicas that the targets show are what the operator ordered last.
+    def order_zero(self, why: str, at: float) -> tuple[Change, ...]:
+        """The changes with an order of 0, before it is answered: after it nobody but the status tells whose it is."""
+        return _with(self.changes, Change(at=from_unix(at), from_=self.replicas, to=0, why=why, by=FIELD_MANAGER))
 
-        By what it remembers, which the status keeps. The API server tells nobody after a scale to 0, nor where a
-        manifest was applied without the number.
-        """
-        if workload.set_by is not None and workload.set_by.program == FIELD_MANAGER:
-            return True
-        if self.generation and workload.generation <= self.generation:
-            return True  # as it was before our last order
-        last = self.changes[0] if self.changes else None
-        return last is not None and last.by == FIELD_MANAGER and last.to == self.replicas == workload.replicas
+    def told(self, ledgers: Sequence[Ledger], pool: str) -> tuple[Change, ...]:
+        """As the status has it: with an order of 0 that is open."""
+        sent = [min(one.open, key=lambda order: order.replicas) for one in ledgers if one.open]
+        left = self.replicas - sum(order.before - order.replicas for order in sent)
+        last = max(sent, key=lambda order: order.at, default=None)
+        return self.changes if last is None or left or last.pool != pool else self.order_zero(last.why, last.at)
 
-    def order(self, workload: Workload, replicas: int, why: str, now: float) -> History:
-        """An order of ours is sent."""
-        sent = Change(at=from_unix(now), from_=workload.replicas, to=replicas, why=why, by=FIELD_MANAGER)
-        return replace(self, sent=sent, target=workload.uid)
+    def ours(self, ledgers: Sequence[Ledger]) -> bool:
+        """Whether the operator has ordered the 0 replicas that the targets show: by what the status keeps."""
+        if self.changes and self.changes[0].to == 0:
+            return self.changes[0].by == FIELD_MANAGER
+        return any(one.by == FIELD_MANAGER for one in ledgers)
 
-    def refused(self) -> History:
-        """The order was certainly not carried out."""
-        return replace(self, sent=None)
-
-    def done(self, workload: Workload, *, keep: bool) -> History:
-        """The order was carried out, on a target as `workload`. Not kept: it is one of many that answer a contest."""
-        if self.sent is None:
-            return self
-        known = replace(self, replicas=self.sent.to, generation=workload.generation, sent=None)
-        return _with(known, self.sent) if keep else known
+    def done(self, uid: str, order: Order, *, keep: bool) -> History:
+        """An order of ours for the target of this uid was carried out. Not kept: it is one that answers a contest."""
+        before = self.replicas
+        known = replace(self, counts={**self.counts, uid: order.replicas})
+        change = Change(at=from_unix(order.at), from_=before, to=known.replicas, why=order.why, by=FIELD_MANAGER)
+        return replace(known, changes=_with(self.changes, change)) if keep or change.to == 0 else known
 
     def see(
-        self, workload: Workload, ready: int, now: float, *, wanted: int | None, scales: bool, keep: bool
+        self, seen: Sequence[tuple[Workload, Ledger]], ready: int, now: float, *, teller: Teller, keep: bool
     ) -> History:
-        """The history after one more look at the target, which has `ready` replicas.
+        """The history after one more look at the targets, which have `ready` replicas.
 
-        `wanted` is the operator's answer so far; None if there is none. `scales`: an order of the operator is this
-        pool's, and no other pool's. Not kept: another program keeps resetting the replicas, and the Ready condition
-        says so.
+        Not kept: another program keeps resetting the replicas, and the Ready condition says so. A change to 0 always
+        is, for it tells whether scaling was switched off.
         """
-        if self.target not in {"", workload.uid}:
-            return History(self.changes, workload.replicas, workload.uid)
-        known = replace(self, target=workload.uid)
-        if known.replicas is None:
-            return replace(known, replicas=workload.replicas)
-        if workload.replicas == known.replicas:
-            return replace(known, changes=judged(known.changes, workload.replicas, ready, now))
-        if known.generation and workload.generation <= known.generation + 1:
-            return known  # of before our order, or a rollout just before it
-        change = _seen(known, known.replicas, workload, now, wanted, scales=scales)
-        ours = change.by == FIELD_MANAGER
-        known = replace(known, replicas=workload.replicas, sent=None if ours else known.sent)
-        return _with(known, change) if keep else known
+        known = replace(self, counts={ledger.uid: ledger.replicas for _, ledger in seen})
+        if not self.counts:
+            return self._found(known, seen, ready, now, teller)
+        moved: dict[tuple[str, str], tuple[float, int]] = {}
+        for workload, ledger in seen:
+            more = ledger.replicas - self.counts.get(ledger.uid, ledger.replicas)  # of a new target nothing was known
+            if more:
+                at, by, why = teller.tells(workload, ledger, now)
+                last, added = moved.get((by, why), (at, 0))
+                moved[by, why] = max(last, at), added + more
+        if not moved:
+            return replace(known, changes=judged(self.changes, known.replicas, ready, now))
+        changes, count = self.changes, known.replicas - sum(more for _, more in moved.values())
+        for (by, why), (at, more) in sorted(moved.items(), key=lambda one: one[1]):
+            if keep or count + more == 0:
+                changes = _with(changes, _change(changes, at, count, count + more, why, by))
+            count += more
+        return replace(known, changes=changes)
+
+    def _found(
+        self, known: History, seen: Sequence[tuple[Workload, Ledger]], ready: int, now: float, teller: Teller
+    ) -> History:
+        """The history after the first look at the targets: another process may have changed them since."""
+        before, after = self.found, known.replicas
+        if before is None or before == after:
+            return replace(known, changes=judged(self.changes, after, ready, now))
+        at, by, why = max((teller.tells(*one, now) for one in seen), key=lambda told: (told[1] != UNNAMED, told[0]))
+        last = self.changes[0] if self.changes else None
+        if last is not None and last.to == 0 and last.from_ == after and by != UNNAMED and at <= last.at.timestamp():
+            return replace(known, changes=self.changes[1:])  # it was told, and never carried out
+        return replace(known, changes=_with(self.changes, _change(self.changes, at, before, after, why, by)))
 
 
-def _seen(known: History, before: int, workload: Workload, now: float, wanted: int | None, *, scales: bool) -> Change:
-    """The change that the target shows. An order of ours without an answer is told as it was sent."""
-    who, sent = workload.set_by, known.sent
-    by = "unknown" if who is None else who.program
-    if (who is None or by == FIELD_MANAGER) and sent is not None and sent.to == workload.replicas:
-        return sent
-    if by == FIELD_MANAGER:
-        why = Note.UNRECORDED_ORDER.message() if scales else Note.SET_FOR_OTHER_POOL.message()
-    elif wanted is None:
-        why = Note.SET_BY_OTHER.message()
-    else:
-        why = Note.SET_BY_OTHER_WANTED.message(replicas=wanted)
-    at = min(now, _time(who, now))
-    if known.changes:
-        at = max(at, known.changes[0].at.timestamp())
-    return Change(at=from_unix(at), from_=before, to=workload.replicas, why=why, by=by)
+@dataclass(frozen=True, slots=True)
+class Teller:
+    """Tells when the replicas of a target were set, by whom and why, as a history has it."""
+
+    pool: str
+    """Uid of the pool whose history it is."""
+    wanted: int | None
+    """The operator's answer so far; None if there is none."""
+    scales: bool
+    """An order of the operator is this pool's, and no other pool's."""
+
+    def tells(self, workload: Workload, ledger: Ledger, now: float) -> tuple[float, str, str]:
+        """Unix time in seconds, the field manager, and the reason."""
+        order = ledger.order
+        if order is not None and order.pool == self.pool:
+            return order.at, FIELD_MANAGER, order.why
+        at = min(now, _time(workload.set_by, now)) if order is None else order.at
+        if ledger.by == FIELD_MANAGER:
+            note = Note.UNRECORDED_ORDER if order is None and self.scales else Note.SET_FOR_OTHER_POOL
+            return at, FIELD_MANAGER, note.message()
+        if self.wanted is None:
+            return at, ledger.by or UNNAMED, Note.SET_BY_OTHER.message()
+        return at, ledger.by or UNNAMED, Note.SET_BY_OTHER_WANTED.message(replicas=self.wanted)
 
 
-def _with(known: History, change: Change) -> History:
-    """The history with a new change, which ends the one before. The orders of one decision are one change."""
-    last, *others = known.changes or (None,)
+def _change(changes: tuple[Change, ...], at: float, before: int, after: int, why: str, by: str) -> Change:
+    """A change that was seen, after the last one."""
+    at = max(at, changes[0].at.timestamp()) if changes else at
+    return Change(at=from_unix(at), from_=before, to=after, why=why, by=by)
+
+
+def _with(changes: tuple[Change, ...], change: Change) -> tuple[Change, ...]:
+    """The changes with a new one, which ends the one before. The orders of one decision are one change."""
+    last, *others = changes or (None,)
     if last is not None and (last.at, last.by, last.why, last.to) == (change.at, change.by, change.why, change.from_):
         change = change.model_copy(update={"from_": last.from_})
         last, *others = others or (None,)
     elif last is not None and last.outcome is None:
         last = replaced(last, change.at.timestamp())
     kept = (change, *((last, *others) if last is not None else ()))
-    return replace(known, changes=tuple(each for each in kept if each is not None)[:CHANGES])
+    return tuple(each for each in kept if each is not None)[:CHANGES]
 
 
 def replaced(last: Change, at: float) -> Change:

@@ -14,24 +14,12 @@ from servingpool.api.gpu_budget import BudgetSpec, GPUBudget
 from servingpool.catalogue.notes import Note
 from servingpool.decision.holding import Holding
 from servingpool.decision.observation import Unknown
+from servingpool.reconcile.orders import Orders
 
 SCHEDULED_WITHIN = 60.0
 """Seconds after its creation for which a pod without a node counts as one that gets it: schedulers take less."""
-LATE = 120.0
-"""Seconds for which a scale without an answer counts as carried out: the API server may still do it."""
 NOTHING = frozenset({Fault.UNKNOWN_KIND, Fault.NO_SCALE, Fault.NO_TARGET})
 """Faults of targets that have no pods."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """A scale-up that is under way, or got no answer."""
-
-    replicas: int
-    generation: int
-    """Of the target that it was sent for."""
-    at: float
-    """Unix time in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +38,10 @@ class Held:
 class Holdings:
     """What each target holds. It begins with what the cluster shows, as after a change of the leader."""
 
-    def __init__(self, targets: TargetReader, templates: ClaimTemplates) -> None:
-        self._targets, self._cache, self._templates = targets, targets.cache, templates
+    def __init__(self, targets: TargetReader, templates: ClaimTemplates, orders: Orders) -> None:
+        self._targets, self._cache, self._templates, self._orders = targets, targets.cache, templates, orders
         self._holdings: dict[tuple[str, TargetKey], Holding] = {}
         """By budget and target: each budget counts GPUs of its own."""
-        self._sent: dict[TargetKey, Sent] = {}
 
     def held(self, key: TargetKey, stated: int | None, budget: GPUBudget, now: float) -> Held | Unknown:
         """What a target holds of a budget's GPUs.
@@ -94,7 +81,7 @@ class Holdings:
             if unknown is not None:
                 return unknown
             known.append({uid: found for uid, found in pods.items() if not isinstance(found, Unknown)})
-        ordered = max(workload.replicas, self._sent_for(workload))
+        ordered = max(workload.replicas, self._orders.most(workload, now))
         seen = before.seen(ordered, known[:-1], each, workload.size, runs, known[-1], now)
         self._remember(known_as, seen)
         return Held(seen.gpus, each, ordered, self._placed(workload, now))
@@ -151,28 +138,6 @@ class Holdings:
         if isinstance(found, Unknown) or found > 0 or _tells(workload.devices):
             return found
         return stated or 0
-
-    def order(self, target: Workload, replicas: int, at: float) -> None:
-        """A scale-up is about to be sent: its GPUs are taken from now on."""
-        self._sent[target.key] = Sent(replicas, target.generation, at)
-
-    def answered(self, key: TargetKey, *, unknown: bool) -> None:
-        """The scale has ended; `unknown`: it may have been carried out."""
-        if not unknown:
-            self._sent.pop(key, None)
-
-    def expire(self, now: float) -> None:
-        """Scales without an answer count no longer, where the target has changed since or much time has passed."""
-        for key, sent in tuple(self._sent.items()):
-            workload = self._cache.workload(key)
-            changed = workload is not None and workload.generation > sent.generation
-            # `now` of a round that takes long is earlier than orders of other rounds.
-            if changed or abs(now - sent.at) >= LATE:
-                del self._sent[key]
-
-    def _sent_for(self, workload: Workload) -> int:
-        sent = self._sent.get(workload.key)
-        return 0 if sent is None or workload.generation > sent.generation else sent.replicas
 
     def _asked(self, namespace: str, devices: Devices, budget: BudgetSpec) -> int | Unknown:
         claimed: int | Unknown = 0

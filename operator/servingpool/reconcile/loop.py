@@ -43,7 +43,7 @@ from servingpool.reconcile.report import Reporter
 from servingpool.reconcile.rounds import Rounds
 from servingpool.reconcile.state import PoolState
 from servingpool.reconcile.status_builder import build
-from servingpool.reconcile.targets import Owners, keys_of, owns, target_of, together
+from servingpool.reconcile.targets import Owners, keys_of, owns, target_of
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class Reconciler:
         self._targets, self._cache = targets, targets.cache
         self._readings, self._backfill, self._leading = readings, backfill, leading
         self._actor, self._reporter, self._interval, self._prices = actor, reporter, interval, prices
-        self._budgets = budgets
+        self._budgets, self._orders = budgets, budgets.budgets.orders
         self._rounds: Rounds[Tick] = Rounds()
         """By backend; of `REFUSALS` for pools that no backend can be asked for."""
         self._gate = asyncio.Semaphore(WRITES_AT_ONCE)
@@ -160,6 +160,7 @@ class Reconciler:
         if not self._acting:  # else marks would be removed before their scale-down
             await self._actor.sweep(self._leading)
         self.states.forget()
+        self._orders.forget()
         self._postponed &= self._cache.pools.keys()
         self._judge_rest(tuple(self._under_way))
         self._budgets.budgets.settle(now)
@@ -275,8 +276,8 @@ class Reconciler:
             return None
         # A pool in Recommend owns nothing, also where it is the oldest.
         scales = owns(pool.key, owned) and pool.spec.mode is not Mode.RECOMMEND
-        state.targets_seen(seen.targets, len(seen.observation.ready), now, scales=scales)
-        seen = replace(seen, ours=state.history.ours(together([target.workload for target in seen.targets])))
+        state.targets_seen(seen.targets, self._orders, len(seen.observation.ready), now, scales=scales)
+        seen = replace(seen, ours=state.zero_is_ours)
         room = self._budgets.budgets.room(pool.key, [stage.targets for stage in seen.stages])
         return state, plan_pool(
             seen, state.drift, state.kept.memories, self._prices, backfilled=state.backfilled, room=room
@@ -347,8 +348,7 @@ class Reconciler:
         # Each write may take seconds: another may lead by now, the pool be gone or made anew.
         may_report = partial(self._may_report, due.meta)
         if isinstance(due, PoolPlan) and due.switches_off:
-            fleet = together([target.workload for target in due.seen.targets])
-            told = state.history.order(fleet, 0, due.decision.reason, due.at).told
+            told = state.history.order_zero(due.decision.reason, due.at)
             if not may_report() or not await self._reporter.foretell(due.meta, state, told, due.at):
                 return False
         outcome = await self._act(due, state) if isinstance(due, PoolPlan) else NOT_SCALED
@@ -367,13 +367,12 @@ class Reconciler:
             return await self._actor.act(plan, state, unchanged, partial(budgets.admits, plan))
         finally:
             for action in plan.actions:
-                sent = state.targets.get(action.target.key)
-                budgets.answered(action, plan.at, unknown=sent is not None and sent.outcome_unknown is not None)
+                budgets.ended(action, plan.at)
 
     def _judge(self, state: PoolState, due: Planned, outcome: ScaleOutcome) -> Status:
         """The status of a pool as of this tick."""
         self._under_way.pop(due.meta.key, None)
-        told = build(due, outcome, state.status, state.scaled_at, state.history.told)
+        told = build(due, outcome, state.status, state.scaled_at, state.told)
         state.judged(told.conditions)
         return told
 

@@ -9,20 +9,20 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from servingpool.adapters.cluster.objects import TargetKey, Workload
+from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.api.conditions import Condition, Reason
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.spec import Mode
-from servingpool.api.status import Status
+from servingpool.api.status import Change, Status
 from servingpool.decision.decision import Decision, Verdict
 from servingpool.decision.observation import Observation
 from servingpool.decision.state import Memory
 from servingpool.reconcile.expense import Expense
-from servingpool.reconcile.history import History
+from servingpool.reconcile.history import History, Teller
 from servingpool.reconcile.kept_memory import NO_ROLE, KeptMemory
+from servingpool.reconcile.orders import Ledger, Order, Orders
 from servingpool.reconcile.pool_plan import PoolPlan, StagePlan
-from servingpool.reconcile.target_state import TargetState
-from servingpool.reconcile.targets import SeenTarget, together
+from servingpool.reconcile.targets import SeenTarget
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,8 @@ class PoolState:
     """Unix time in seconds of the last write of status."""
     scaled_at: float | None = None
     """Likewise, of the last scale that is reported; None if there was none since the start."""
-    targets: dict[TargetKey, TargetState] = field(default_factory=dict)
+    targets: dict[TargetKey, Ledger] = field(default_factory=dict)
+    """The ledgers of its targets, as of the last tick."""
     history: History = field(default_factory=History)
     """Of all targets together."""
     recommended: tuple[int, ...] | None = None
@@ -89,7 +90,7 @@ class PoolState:
     @classmethod
     def of_status(cls, meta: Metadata, model: str, status: Status) -> PoolState:
         """The state of a pool of which only the status is known."""
-        history = History.found(status)
+        history = History.of_status(status)
         kept = KeptMemory(model)
         return cls(uid=meta.uid, kept=kept, status=status, status_write_unknown=status.unread, history=history)
 
@@ -118,36 +119,48 @@ class PoolState:
 
     # What a tick collected and decided.
 
-    def targets_seen(self, targets: Sequence[SeenTarget], ready: int, now: float, *, scales: bool) -> None:
+    def targets_seen(
+        self, targets: Sequence[SeenTarget], orders: Orders, ready: int, now: float, *, scales: bool
+    ) -> None:
         """The targets as they are now: they show whether others set their replicas, and whether an order was done.
 
         `ready` replicas they have in all. `scales`: no other pool scales one of them.
         """
-        workloads = [target.workload for target in targets]
-        self.targets = {each.key: self._target(each) for each in workloads}  # those that left the spec are forgotten
-        sent = [self.targets[each.key].seen(each, now) for each in workloads]
-        wanted = None if self.decision is None else self.decision.replicas
-        self.history = self.history.see(
-            together(workloads), ready, now, wanted=wanted, scales=scales, keep=self.drift is None
-        )
-        self.scaled_at = max((at for at in sent if at is not None), default=self.scaled_at)
+        seen = [(target.workload, orders.see(target.workload, now)) for target in targets]
+        self.targets = {workload.key: ledger for workload, ledger in seen}  # those that left the spec are forgotten
+        late = [order.at for ledger in self.targets.values() if (order := self._found_done(ledger)) is not None]
+        self.scaled_at = max(late, default=self.scaled_at)
+        teller = Teller(self.uid, None if self.decision is None else self.decision.replicas, scales)
+        self.history = self.history.see(seen, ready, now, teller=teller, keep=self.drift is None)
+
+    def _found_done(self, ledger: Ledger) -> Order | None:
+        """The order without an answer that was carried out since the last look."""
+        order = ledger.order if self.history.counts.get(ledger.uid, ledger.replicas) != ledger.replicas else None
+        return order if order is not None and order.pool == self.uid else None
 
     @property
     def drift(self) -> str | None:
         """Who else keeps setting the replicas of a target; None where nobody does."""
         for key, one in self.targets.items():
-            if one.drift.problem is not None:
-                return one.drift.problem if len(self.targets) == 1 else f"{key}: {one.drift.problem}"
+            if one.contest.problem is not None:
+                return one.contest.problem if len(self.targets) == 1 else f"{key}: {one.contest.problem}"
         return None
 
-    def _target(self, workload: Workload) -> TargetState:
-        return self.targets.setdefault(workload.key, TargetState())
+    @property
+    def told(self) -> tuple[Change, ...]:
+        """The history as the status has it."""
+        return self.history.told(tuple(self.targets.values()), self.uid)
+
+    @property
+    def zero_is_ours(self) -> bool:
+        """Whether the operator has set the 0 replicas that the targets show, and no person who pauses scaling."""
+        return self.history.ours(tuple(self.targets.values()))
 
     def decided(self, plan: PoolPlan) -> None:
         """A decision was made."""
         if not plan.permission.act:
             for one in self.targets.values():
-                one.rest()
+                one.rest(self.uid)
         self.pool, self.decision, self.observation = plan.seen.pool, plan.decision, plan.seen.observation
         self.expense = plan.expense
         self.stages = plan.stages
@@ -159,35 +172,16 @@ class PoolState:
 
     # What acting did.
 
-    def order_sent(self, target: Workload, replicas: int, fleet: Workload, why: str, now: float) -> None:
-        """It counts as done until an answer says otherwise: the tick may end before the answer.
-
-        `fleet`: all targets together, as they are before it.
-        """
-        self.history = self.history.order(fleet, fleet.replicas + replicas - target.replicas, why, now)
-        self._target(target).order_sent(target, replicas, now)
-
-    def order_done(self, target: Workload, fleet: Workload, now: float) -> bool:
-        """The API server has set the replicas of a target as it was decided on. Whether that is worth telling."""
-        one = self._target(target)
-        # Else a contest would write the status at every tick. Whose a 0 is, only the status tells.
-        told = not one.drift.answered or (self.history.sent is not None and self.history.sent.to == 0)
-        self.history = self.history.done(fleet, keep=told)
-        one.order_done()
+    def order_done(self, ledger: Ledger, order: Order) -> bool:
+        """The API server has set the replicas of a target. Whether that is worth telling."""
+        before = self.history
+        # Else a contest would write the status at every tick.
+        self.history = before.done(ledger.uid, order, keep=not ledger.contest.answered(order.at))
+        ledger.done(order)
+        told = self.history.changes is not before.changes
         if told:
-            self.scaled_at = now
+            self.scaled_at = order.at
         return told
-
-    def order_failed(self, target: Workload, *, unknown: bool) -> None:
-        """The order failed; `unknown`: it may have been carried out."""
-        self._target(target).order_failed(unknown=unknown)
-        if not unknown:
-            self.history = self.history.refused()
-
-    def order_conflicted(self, target: Workload) -> int:
-        """The target is not as it was decided on. How often in a row."""
-        self.history = self.history.refused()
-        return self._target(target).order_conflicted(target)
 
     # What is reported.
 

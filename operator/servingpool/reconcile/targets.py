@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from servingpool.adapters.cluster.kinds import group_of
 from servingpool.adapters.cluster.objects import Autoscaler, Key, TargetKey, Workload
@@ -55,26 +55,6 @@ def keys_of(pool: ServingPool) -> tuple[TargetKey, ...]:
 def target_of(pool: ServingPool) -> TargetKey:
     """What a pool of one target scales."""
     return keys_of(pool)[0]
-
-
-def together(workloads: Sequence[Workload]) -> Workload:
-    """All targets of a pool as one, for the history of its replicas; of one target that target."""
-    if len(workloads) == 1:
-        return workloads[0]
-    setters = [one.set_by for one in workloads if one.set_by is not None]
-    return replace(
-        workloads[0],
-        uid="+".join(one.uid for one in workloads),
-        generation=sum(one.generation for one in workloads),
-        replicas=sum(one.replicas for one in workloads),
-        set_by=max(setters, key=lambda one: one.at, default=None),
-    )
-
-
-def scaled(workloads: Sequence[Workload], target: Workload, replicas: int) -> tuple[Workload, ...]:
-    """The targets of a pool after an order of ours for one of them, which raises its generation."""
-    changed = replace(target, replicas=replicas, generation=target.generation + 1)
-    return tuple(changed if one.key == target.key else one for one in workloads)
 
 
 def owns(pool: Key, owned: Owners) -> bool:

@@ -33,10 +33,10 @@ from servingpool.reconcile.budget_report import BudgetReporter
 from servingpool.reconcile.budgets import Budgets
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.loop import Reconciler, Tick
+from servingpool.reconcile.orders import Ledger
 from servingpool.reconcile.readings import Readings
 from servingpool.reconcile.report import Reporter
 from servingpool.reconcile.state import PoolState
-from servingpool.reconcile.target_state import TargetState
 
 from ..decision.world import START, Engine  # noqa: TID252, tests are no package of an installed name
 from .replicas_field import ReplicasField
@@ -466,8 +466,8 @@ class FakeCluster:
     def state(self, name: str = "pool") -> PoolState:
         return self.loop.states["chat", name]
 
-    def target(self, name: str = "vllm", pool: str = "pool") -> TargetState:
-        """What the loop keeps of a pool's target."""
+    def target(self, name: str = "vllm", pool: str = "pool") -> Ledger:
+        """The ledger of a pool's target."""
         return self.state(pool).targets[TargetKey("chat", name)]
 
     def status(self, name: str = "pool") -> Status:

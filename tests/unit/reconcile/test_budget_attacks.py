@@ -161,7 +161,7 @@ def test_an_order_of_another_round_counts_though_this_round_began_before_it() ->
     key = TargetKey("chat", "low")
     target = world.cache.workload(key)
     assert isinstance(target, Workload)
-    world.budgets._holdings.order(target, 3, world.now + 30.0)
+    world.target("low", "low").sent(target, 3, "low", "", world.now + 30.0)
     world.budgets.settle(world.now)
     assert world.budgets.latest["h100"].held == 20
 

@@ -10,7 +10,6 @@ from prometheus_client import CollectorRegistry
 from servingpool.adapters.cluster.errors import Unanswered
 from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.catalogue.metrics import Metric
-from servingpool.reconcile.holdings import Sent
 from servingpool.reconcile.metrics import PoolCollector
 
 from .fake_cluster import TICK, FakeCluster, stamp
@@ -260,9 +259,10 @@ def test_two_rounds_that_write_at_once_do_not_order_the_same_gpu() -> None:
     """Each was decided while it was free; the check before the write tells."""
     world = two(gpus=20)
     run(world, 30, 20)
-    loop, taken = world.loop, Sent(5, 99, world.now)
+    loop, low = world.loop, world.cache.workload(TargetKey("chat", "low"))
+    assert low is not None
     world.services["high"].rate = 60.0
-    world.budgets._holdings._sent[TargetKey("chat", "low")] = taken
+    world.target("low", "low").sent(low, 5, "another", "", world.now)
     admitted = world.budgets.admits
     world.budgets.apply = lambda plans, *_: list(plans)  # type: ignore[method-assign]
     answers: list[bool] = []

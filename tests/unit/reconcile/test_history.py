@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from servingpool.adapters.cluster.errors import Forbidden, Unanswered
-from servingpool.adapters.cluster.objects import FIELD_MANAGER, TargetKey, Workload
+from servingpool.adapters.cluster.objects import FIELD_MANAGER, Workload
 from servingpool.api.crd import crd
 from servingpool.reconcile import history
 
@@ -104,15 +103,8 @@ def test_only_the_last_ten_are_kept_and_they_are_what_the_crd_allows() -> None:
 
 
 def test_a_long_reason_is_cut_and_not_refused() -> None:
-    sent = history.History().order(a_workload(), 3, "x" * 600, 0.0)
-    assert sent.sent is not None
-    assert sent.sent.why == "x" * 511 + "…"
-
-
-def a_workload() -> Any:
-    world = FakeCluster()
-    world.serve()
-    return world.cache.workload(TargetKey("chat", "vllm"))
+    (told,) = history.History().order_zero("x" * 600, 0.0)
+    assert told.why == "x" * 511 + "…"
 
 
 def test_history_survives_a_restart_and_what_changed_meanwhile_is_found() -> None:
@@ -196,14 +188,20 @@ def test_another_deployment_of_the_same_name_changes_nothing() -> None:
     world = beside_an_hpa()
     world.set_replicas("vllm", 4, by=HPA)
     world.step(minutes=3)
-    seen = history.History.found(world.state().status).see(
-        a_workload(), 4, world.now, wanted=None, scales=True, keep=True
-    )
-    other = seen.see(
-        replace(a_workload(), uid="another", replicas=9), 9, world.now, wanted=None, scales=True, keep=True
-    )
-    assert other.changes == seen.changes
-    assert other.replicas == 9
+    before = world.state().history
+    assert len(before.changes) == 1
+    see = world.cache.see_workload
+
+    def anew(raw: Any, *, gone: bool) -> None:
+        see(raw | {"metadata": raw["metadata"] | {"uid": "another"}}, gone=gone)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.cache, "see_workload", anew)
+        world.set_replicas("vllm", 9)
+        world.step()
+    after = world.state().history
+    assert [(one.from_, one.to) for one in after.changes] == [(one.from_, one.to) for one in before.changes]
+    assert after.replicas == 9
 
 
 def test_steady_traffic_writes_no_status_for_history() -> None:

@@ -113,7 +113,7 @@ def test_a_zero_whose_answer_was_lost_is_ours(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.undo()
     world.step()
     assert (held(world), world.condition("Ready")) == (0, OURS)
-    assert world.target().outcome_unknown is None
+    assert world.target().open == ()
 
 
 def applied(rate: float = 30.0, **spec: Any) -> FakeCluster:

@@ -9,7 +9,7 @@ import pytest
 from servingpool.adapters.cluster.drain import read_drain
 from servingpool.adapters.cluster.errors import Forbidden
 from servingpool.adapters.cluster.objects import FIELD_MANAGER, Setter, TargetKey, Workload
-from servingpool.reconcile.replica_drift import ReplicaDrift
+from servingpool.reconcile.orders import Ledger, Order
 
 from .fake_cluster import FakeCluster, stamp
 from .stories import hungry
@@ -134,7 +134,7 @@ def test_a_number_set_by_hand_counts_once_while_it_stays() -> None:
     world.writes.refuse["scale"] = Forbidden("403")
     world.set_replicas("vllm", 2, by="kubectl-scale")
     world.step(minutes=3)
-    assert world.target().drift.times == (world.now - 165.0,)
+    assert world.target().contest.times == (world.now - 165.0,)
 
 
 def test_changes_by_people_are_no_contest_while_the_operator_does_not_scale() -> None:
@@ -146,7 +146,7 @@ def test_changes_by_people_are_no_contest_while_the_operator_does_not_scale() ->
         world.step()
         world.set_replicas("vllm", 2, by="kubectl-scale")
         world.step(minutes=3)
-    assert world.target().drift.times == ()
+    assert world.target().contest.times == ()
 
 
 def test_a_new_target_starts_without_a_contest() -> None:
@@ -163,41 +163,60 @@ class TestContest:
 
     def test_ours_is_taken_over_whoever_wrote_it(self) -> None:
         """A write that was taken for lost was applied: the next one who changes it changes that number."""
-        known = ReplicaDrift().see(deployment(4, "kubectl", 0), 0.0).order(deployment(4, "kubectl", 0), 7)
-        known = known.see(deployment(10, FIELD_MANAGER, 1), 15.0)
-        known = known.see(deployment(2, "argocd", 2), 30.0)
-        assert (known.instead, known.program, known.number) == (10, "argocd", 2)
+        ledger = known(4, "kubectl")
+        order(ledger, deployment(4, "kubectl", 0), 7)
+        ledger.see(deployment(10, FIELD_MANAGER, 1), 15.0)
+        ledger.see(deployment(2, "argocd", 2), 30.0)
+        assert (ledger.contest.instead, ledger.contest.program, ledger.contest.number) == (10, "argocd", 2)
 
     def test_what_the_watch_shows_late_is_none(self) -> None:
         """Neither the number that an order of ours was given on, nor what we had ordered before."""
-        found = deployment(2, "kubectl", 0)
-        known = ReplicaDrift().see(found, 0.0)
+        ledger, found = known(2, "kubectl", at=1), deployment(2, "kubectl", 1)
         for tick in range(1, 6):
-            known = known.order(found, 4 + tick).see(found, 15.0 * tick)
-        known = known.see(deployment(5, FIELD_MANAGER, 1), 90.0).see(deployment(9, FIELD_MANAGER, 5), 90.0)
-        assert known.times == ()
-        assert known.see(deployment(2, "kubectl", 6), 105.0).times == (105.0,), "and this is somebody"
+            ledger.done(order(ledger, found, 4 + tick))
+            ledger.see(found, 15.0 * tick)
+        ledger.see(deployment(5, FIELD_MANAGER, 2), 90.0)
+        ledger.see(deployment(9, FIELD_MANAGER, 5), 90.0)
+        assert ledger.contest.times == ()
+        ledger.see(deployment(2, "kubectl", 6), 105.0)
+        assert ledger.contest.times == (105.0,), "and this is somebody"
 
-    def test_without_managed_fields_nothing_is_said(self) -> None:
-        known = ReplicaDrift().see(deployment(4, None, 0), 0.0)
+    def test_an_order_without_an_answer_is_contested_by_nobody(self) -> None:
+        ledger = known(4, None)
         for tick in range(10):
-            known = known.order(deployment(4, None, 0), 7).see(deployment(4, None, 0), 15.0 * tick)
-        assert known.problem is None
+            order(ledger, deployment(4, None, 0), 7)
+            ledger.see(deployment(4, None, 0), 15.0 * tick)
+        assert ledger.contest.problem is None
 
     def test_set_back_twice_within_a_second_is_set_back_twice(self) -> None:
         """The API server writes to the second who has set a field."""
-        known = ReplicaDrift().see(deployment(1, "kubectl", 0), 9.0)
+        ledger = known(1, "kubectl")
         for tick in range(3):
-            reset = replace(deployment(1, "argocd", 10), generation=2 * tick + 2)
-            known = known.order(replace(reset, generation=2 * tick), 2).see(reset, 10.0 + 0.3 * tick)
-        assert known.problem is not None
+            reset = replace(deployment(1, "argocd", 10), generation=2 * tick + 3)
+            ledger.done(order(ledger, replace(reset, generation=2 * tick + 1), 2))
+            ledger.see(reset, 10.0 + 0.3 * tick)
+        assert ledger.contest.problem is not None
 
     def test_a_clock_that_goes_back_ends_it(self) -> None:
-        known, now = ReplicaDrift().see(deployment(4, "kubectl", 0), 0.0), 10_000.0
+        ledger, now = known(4, "kubectl"), 10_000.0
         for tick in range(3):
-            known = known.order(deployment(4, "argocd", tick), 7).see(deployment(4, "argocd", tick + 1), now + tick)
-        assert known.problem is not None
-        assert known.see(deployment(7, FIELD_MANAGER, 9), now - 3600.0).problem is None
+            ledger.done(order(ledger, deployment(4, "argocd", tick), 7))
+            ledger.see(deployment(4, "argocd", tick + 1), now + tick)
+        assert ledger.contest.problem is not None
+        ledger.see(deployment(7, FIELD_MANAGER, 9), now - 3600.0)
+        assert ledger.contest.problem is None
+
+
+def known(replicas: int, by: str | None, at: int = 0) -> Ledger:
+    """The ledger of a target that was seen once."""
+    ledger = Ledger("d-vllm", replicas, by or "")
+    ledger.see(deployment(replicas, by, at), 0.0)
+    return ledger
+
+
+def order(ledger: Ledger, target: Workload, replicas: int) -> Order:
+    """An order that is sent."""
+    return ledger.sent(target, replicas, "pool", "", 0.0)
 
 
 def deployment(replicas: int, by: str | None, at: int) -> Workload:

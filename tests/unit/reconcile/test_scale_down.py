@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden
-from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.reconcile import deletion_cost, loop
 
 from .fake_cluster import FakeCluster
@@ -105,7 +104,7 @@ def test_a_failed_scale_down_keeps_its_marks_while_it_is_wanted(error: Exception
 def test_a_victim_keeps_its_mark_in_the_tick_that_chose_it() -> None:
     """Right after the scale the watch may still show the size before, at which nobody would have to go."""
     world = oversized()
-    world.cache.scaled = lambda *_: None  # type: ignore[method-assign]
+    world.cache.as_ordered = None
     world.set_replicas = lambda *_: None  # type: ignore[method-assign]
     shrink(world)
     assert world.writes.scales
@@ -158,12 +157,10 @@ def test_a_mark_stays_while_its_pod_is_still_to_be_removed() -> None:
     world.pool(mode="Paused")
     world.services["vllm"].costs = {"vllm-7c9f-bbbbb": ("-1", True)}
     world.show("vllm")
-    workload = world.cache.workload(TargetKey("chat", "vllm"))
-    assert workload is not None
-    world.cache.scaled(workload, 5)
+    world.cache.as_ordered = lambda shown: replace(shown, replicas=5)
     asyncio.run(world.loop.tick(world.now))
     assert world.services["vllm"].costs == {"vllm-7c9f-bbbbb": ("-1", True)}
-    world.cache.scaled(replace(workload, replicas=5), 6)
+    world.cache.as_ordered = lambda shown: replace(shown, replicas=6)
     asyncio.run(world.loop.tick(world.now))
     assert world.services["vllm"].costs == {}, "it was undone: nobody goes"
 

@@ -199,13 +199,12 @@ class TestStateOfEachTarget:
         world.refused["spot"] = Unanswered("no answer")
         act(world, spot=4)
         sent = world.now
-        assert any(one.outcome_unknown is not None for one in world.state().targets.values())
-        assert world.target("spot").outcome_unknown == sent
-        assert world.target("fixed").outcome_unknown is None
+        assert [order.at for order in world.target("spot").open] == [sent]
+        assert world.target("fixed").open == ()
         assert world.state().scaled_at is None
         world.set_replicas("spot", 4, by="servingpool-operator")
         world.step()
-        assert not any(one.outcome_unknown is not None for one in world.state().targets.values())
+        assert not any(one.open for one in world.state().targets.values())
         assert world.state().scaled_at == sent
         newest = world.status()["history"][0]
         assert (newest["from"], newest["to"], newest["by"]) == (5, 7, "servingpool-operator")
@@ -222,7 +221,7 @@ class TestStateOfEachTarget:
         world.step()
         assert world.condition("Ready") == ("False", "ReplicasContested")
         assert world.message("Ready").startswith("Deployment spot: argocd keeps resetting spec.replicas (last ")
-        assert world.target("fixed").drift.problem is None
+        assert world.target("fixed").contest.problem is None
 
     def test_a_person_who_scales_one_target_is_told_of(self) -> None:
         world = decided()

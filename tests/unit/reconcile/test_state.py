@@ -9,11 +9,11 @@ from pathlib import Path
 
 import servingpool.reconcile.state
 from servingpool.reconcile.kept_memory import KeptMemory
+from servingpool.reconcile.orders import Ledger
 from servingpool.reconcile.state import PoolState
-from servingpool.reconcile.target_state import TargetState
 
 WRITER = Path(servingpool.reconcile.state.__file__)
-FIELDS = {field.name for kind in (PoolState, KeptMemory, TargetState) for field in fields(kind)}
+FIELDS = {field.name for kind in (PoolState, KeptMemory, Ledger) for field in fields(kind)}
 
 
 def written(source: str) -> Iterator[str]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TypeVar
 
@@ -49,6 +48,8 @@ class ClusterCache:
         self.edition = 0
         """Rises with each change of a budget or of a namespace."""
         self.left_out = LeftOut()
+        self.as_ordered: Callable[[Workload], Workload] | None = None
+        """A target after our own orders, which the watch may not show yet; None where nobody orders."""
         self._workloads: dict[TargetKey, Workload] = {}
         self._revisions: dict[Owned, Owner] = {}
         """ReplicaSets to what controls them."""
@@ -191,18 +192,11 @@ class ClusterCache:
             self._autoscaled[autoscaler.target].add(name)
 
     def workload(self, key: TargetKey) -> Workload | None:
-        """The target of this namespace, name and kind."""
-        return self._workloads.get(key)
+        """The target of this namespace, name and kind, with the replicas that we have ordered."""
+        return self._after_orders(self._workloads.get(key))
 
-    def scaled(self, known: Workload, replicas: int) -> None:
-        """Apply our own scale before the watch shows it, so that the next tick does not decide on the old number.
-
-        `known` is the target that was scaled. Our scale adds one generation, and so does a rollout before it; a
-        later generation is newer than our scale.
-        """
-        held = self._workloads.get(known.key)
-        if held is not None and held.uid == known.uid and held.generation <= known.generation + 1:
-            self._workloads[known.key] = replace(held, replicas=replicas)
+    def _after_orders(self, shown: Workload | None) -> Workload | None:
+        return shown if shown is None or self.as_ordered is None else self.as_ordered(shown)
 
     def pods(self, workload: Workload) -> Iterator[Pod]:
         """A Deployment's pods that are not being deleted."""
@@ -264,7 +258,7 @@ class ClusterCache:
         for uid, namespace in self._costly.items():
             pod = self._pods[self._owners[uid]][uid]
             above = self._revisions.get((namespace, pod.owner.uid), NO_OWNER)
-            yield namespace, pod, by_uid.get((namespace, above.uid))
+            yield namespace, pod, self._after_orders(by_uid.get((namespace, above.uid)))
 
     def rolling_out(self, workload: Workload) -> bool:
         """Whether pods of more than one revision exist."""

@@ -243,18 +243,6 @@ def test_a_replica_set_that_is_being_deleted_owns_nothing() -> None:
     assert pods_of(cache) == set()
 
 
-def test_what_we_scaled_counts_before_the_watch_says_so() -> None:
-    cache = filled()
-    before = cache.workload(CHAT)
-    assert before is not None
-    cache.scaled(before, 5)
-    workload = cache.workload(CHAT)
-    assert workload is not None
-    assert workload.replicas == 5
-    cache.scaled(replace(before, generation=before.generation - 2), 6)
-    assert cache.workload(CHAT) == workload, "what is shown is newer than that order"
-
-
 def test_keda_is_named_before_the_hpa_that_it_made() -> None:
     cache = filled()
     cache.see_autoscaler(hpa("keda-hpa-x"), gone=False)

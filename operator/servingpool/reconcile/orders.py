@@ -1,0 +1,218 @@
+"""The ledger of our own orders: what became of each, whose the replicas of a target are, and who keeps changing them.
+
+The API server does not tell: after a scale to 0 nobody owns `spec.replicas`, answers are lost, and watches are late.
+A ledger lasts as long as the process. What outlasts it is `history`, in the status.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.objects import FIELD_MANAGER, TargetKey, Workload
+from servingpool.catalogue.conditions import Reason
+
+LATE = 120.0
+"""Seconds after which an order without an answer was not carried out: API servers end a request after 60 s."""
+ALIKE, MANY = 3, 6
+"""Resets in a row by one program, to the same number or to any, after which it counts as a contest."""
+WITHIN = 7200.0
+"""Most seconds between two resets. Tools sync at every change, every 3 to 10 minutes, or about every hour."""
+NAMELESS = "Another program, which managedFields does not name,"
+"""Who sets the replicas where nobody owns the field: through the scale subresource after a scale to 0, for example."""
+CALM = 600.0
+"""Least seconds without a reset that end a contest; three times the time between resets, if that is longer."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Order:
+    """One order of ours. The API server carries it out only while the target has the replicas that it replaces."""
+
+    pool: str
+    """Uid of the pool that it is for."""
+    generation: int
+    """The target had this one by then, or a later one."""
+    before: int
+    replicas: int
+    why: str
+    at: float
+    """Unix time in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """A program that keeps resetting the replicas, such as a GitOps tool whose manifest sets them."""
+
+    program: str = ""
+    times: tuple[float, ...] = ()
+    """Unix times in seconds of the last resets."""
+    number: int = 0
+    """Replicas that it set last."""
+    alike: int = 0
+    """Resets in a row to that number."""
+    instead: int = 0
+    """Replicas that the operator had set before that."""
+
+    @property
+    def problem(self) -> str | None:
+        """The message of ReplicasContested; None where nobody contests."""
+        if self.alike < ALIKE and len(self.times) < MANY:
+            return None
+        return Reason.REPLICAS_CONTESTED.message(program=self.program, ordered=self.instead, found=self.number)
+
+    def answered(self, at: float) -> bool:
+        """Whether an order that was decided at that time answers a reset; it posts no event."""
+        return self.problem is not None and self.times[-1] >= at
+
+    def reset(self, program: str, number: int, instead: int, now: float) -> Contest:
+        """The contest after one more reset."""
+        same = program == self.program
+        if not same and self.problem is not None:
+            return self  # a person, amid a tool's contest
+        times = (*self.times[1 - MANY :], now) if same else (now,)
+        return Contest(program, times, number, self.alike + 1 if same and number == self.number else 1, instead)
+
+    def calmed(self, now: float) -> Contest:
+        """The contest, or none where its last reset was long ago."""
+        if not self.times:
+            return self
+        apart = (self.times[-1] - self.times[0]) / max(1, len(self.times) - 1)
+        lasts = WITHIN if self.problem is None else max(CALM, 3.0 * apart)
+        # The round of another pool may carry an earlier time; a clock that was set back ends the contest.
+        return self if -LATE < now - self.times[-1] < lasts else Contest()
+
+
+@dataclass(slots=True)
+class Ledger:
+    """One target. Its methods alone change it."""
+
+    uid: str
+    """Of the target."""
+    replicas: int
+    """As last seen or ordered."""
+    by: str
+    """Field manager that set them; empty where nobody is named."""
+    order: Order | None = None
+    """Our order that set them; None where somebody else did, or this process does not know."""
+    open: tuple[Order, ...] = ()
+    """Orders that were sent and have no answer so far: they may have been carried out."""
+    generation: int = 0
+    """What the watch shows up to this one is older than `replicas`; 0 where it is not."""
+    ahead: bool = False
+    """`replicas` count before the watch shows them."""
+    defended: bool = False
+    """Replicas are ours, and the operator scales the target: another number is a reset."""
+    contest: Contest = field(default_factory=Contest)
+    conflicts: int = 0
+    """Orders in a row that failed because the target had changed."""
+    refused_at: int | None = None
+    """Replicas that it had then, as far as was known."""
+
+    def see(self, shown: Workload, now: float) -> None:
+        """The target as the watch shows it."""
+        self.contest = self.contest.calmed(now)
+        self.open = tuple(one for one in self.open if self._waits(one, now))
+        # The order may have been given after a rollout, so one generation more shows the old number too.
+        if shown.replicas == self.replicas or 0 < shown.generation <= self.generation:
+            return
+        by, order = _setter(shown), None
+        if by in {"", FIELD_MANAGER}:
+            order = next((one for one in reversed(self.open) if one.replicas == shown.replicas), None)
+        ours = order is not None or by == FIELD_MANAGER
+        if self.defended and not ours:
+            self.contest = self.contest.reset(by or NAMELESS, shown.replicas, self.replicas, now)
+        self._set(shown.replicas, FIELD_MANAGER if ours else by, order)
+
+    def sent(self, target: Workload, replicas: int, pool: str, why: str, now: float) -> Order:
+        """An order is about to be sent, for a target as it was decided on."""
+        order = Order(pool, max(target.generation, self.generation), target.replicas, replicas, why, now)
+        self.open = (*self.open, order)
+        return order
+
+    def done(self, order: Order) -> None:
+        """The API server has set the replicas."""
+        self.conflicts = 0
+        if order in self.open:  # else it was seen before its answer came
+            self._set(order.replicas, FIELD_MANAGER, order)
+            self.generation = order.generation + 1 if order.generation else 0
+            self.ahead = self.generation > 0
+
+    def failed(self, order: Order, *, unknown: bool) -> None:
+        """The order failed; `unknown`: it may have been carried out."""
+        self.conflicts = 0
+        if not unknown:
+            self._close(order)
+
+    def conflicted(self, order: Order) -> int:
+        """The target is not as it was decided on. How often in a row."""
+        self._close(order)
+        # What the watch shows counts, late or not: of a kind whose generation stands still nothing else would end it.
+        self.ahead = False
+        # A change by others shows a new number; a refusal leaves the old one.
+        self.conflicts = self.conflicts + 1 if self.refused_at == order.before else 1
+        self.refused_at = order.before
+        return self.conflicts
+
+    def rest(self, pool: str) -> None:
+        """This pool may not scale the target: changes of what it ordered are no contest."""
+        if self.order is None or self.order.pool == pool:
+            self.defended = False
+
+    def most(self, shown: Workload, now: float) -> int:
+        """Replicas that orders of ours may bring beyond what is shown, those without an answer among them."""
+        answered = self.replicas if 0 < shown.generation <= self.generation else 0
+        may_be = (one.replicas for one in self.open if one.before == shown.replicas and self._waits(one, now))
+        return max(answered, *may_be, 0)
+
+    def _set(self, replicas: int, by: str, order: Order | None) -> None:
+        """The replicas are others now, so no open order will be carried out any more."""
+        self.replicas, self.by, self.order, self.open = replicas, by, order, ()
+        self.generation, self.ahead, self.defended = 0, False, by == FIELD_MANAGER
+
+    def _waits(self, order: Order, now: float) -> bool:
+        """Whether an order without an answer may be carried out, or a conflict says that the watch may hide that."""
+        return self.conflicts > 0 or abs(now - order.at) < LATE
+
+    def _close(self, order: Order) -> None:
+        self.open = tuple(one for one in self.open if one is not order)
+
+
+class Orders(dict[TargetKey, Ledger]):
+    """The ledgers of all targets, over all pools and rounds."""
+
+    def __init__(self, cache: ClusterCache) -> None:
+        super().__init__()
+        self._cache = cache
+        cache.as_ordered = self.applied
+
+    def see(self, shown: Workload, now: float) -> Ledger:
+        """The ledger of a target, after one more look. Of an object of this uid that was not seen before it is new."""
+        held = self.get(shown.key)
+        if held is None or held.uid != shown.uid:
+            held = self[shown.key] = Ledger(shown.uid, shown.replicas, _setter(shown))
+        held.see(shown, now)
+        return held
+
+    def applied(self, shown: Workload) -> Workload:
+        """The target after our last order, which the watch may not show yet: else the next tick would order it again.
+
+        Our scale adds one generation, and so does a rollout before it; a later one is newer than our scale.
+        """
+        held = self.get(shown.key)
+        if held is None or not held.ahead or held.uid != shown.uid or shown.generation > held.generation:
+            return shown
+        return shown if shown.replicas == held.replicas else replace(shown, replicas=held.replicas)
+
+    def most(self, shown: Workload, now: float) -> int:
+        """See `Ledger.most`."""
+        held = self.get(shown.key)
+        return 0 if held is None or held.uid != shown.uid else held.most(shown, now)
+
+    def forget(self) -> None:
+        """Keep the ledgers of targets that exist."""
+        for key in [key for key in self if self._cache.workload(key) is None]:
+            del self[key]
+
+
+def _setter(shown: Workload) -> str:
+    return "" if shown.set_by is None else shown.set_by.program
