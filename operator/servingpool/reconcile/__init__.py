@@ -5,8 +5,8 @@ A map, in the order of a tick:
 - around it: `operator` (ticks and election), `steady_clock`, `config`, `rounds` (backends in parallel), `loop`,
   `metrics` (its own)
 - start: `backfill` (history from Prometheus), `learned_profile` (what the status keeps)
-- collect: `collect`, `targets`, `stages` (prefill and decode, or one), `replicas` (from the cluster); `readings`, `turns`
-  (from Prometheus)
+- collect: `collect`, `targets`, `stages` (prefill and decode, or one), `replicas` (from the cluster); `readings`,
+  `turns` (from Prometheus)
 - decide: `pool_plan`, `preconditions` (whether it may scale), `expense`
 - GPU budgets: `budgets`, `budget_members`, `holdings`, `budget_claims`, `budget_cuts`, `budget_report`
 - act: `act`, `deletion_cost` (which pods go)

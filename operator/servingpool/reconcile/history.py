@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -46,18 +46,22 @@ class History:
         """The changes with an order of 0, before it is answered: after it nobody but the status tells whose it is."""
         return _with(self.changes, Change(at=from_unix(at), from_=self.replicas, to=0, why=why, by=FIELD_MANAGER))
 
-    def told(self, ledgers: Sequence[Ledger], pool: str) -> tuple[Change, ...]:
+    def told(self, ledgers: Iterable[Ledger], pool: str) -> tuple[Change, ...]:
         """As the status has it: with an order of 0 that is open."""
         sent = [min(one.open, key=lambda order: order.replicas) for one in ledgers if one.open]
         left = self.replicas - sum(order.before - order.replicas for order in sent)
         last = max(sent, key=lambda order: order.at, default=None)
         return self.changes if last is None or left or last.pool != pool else self.order_zero(last.why, last.at)
 
-    def ours(self, ledgers: Sequence[Ledger]) -> bool:
-        """Whether the operator has ordered the 0 replicas that the targets show: by what the status keeps."""
+    def ours(self, ledgers: Iterable[Ledger]) -> bool:
+        """Whether the operator has ordered the 0 replicas that the targets show, and no person who pauses scaling."""
         if self.changes and self.changes[0].to == 0:
             return self.changes[0].by == FIELD_MANAGER
         return any(one.by == FIELD_MANAGER for one in ledgers)
+
+    def added(self, ledger: Ledger) -> int:
+        """Replicas that a target has more than at the last look; 0 of one that is new to the pool."""
+        return ledger.replicas - self.counts.get(ledger.uid, ledger.replicas)
 
     def done(self, uid: str, order: Order, *, keep: bool) -> History:
         """An order of ours for the target of this uid was carried out. Not kept: it is one that answers a contest."""
@@ -79,8 +83,7 @@ class History:
             return self._found(known, seen, ready, now, teller)
         moved: dict[tuple[str, str], tuple[float, int]] = {}
         for workload, ledger in seen:
-            more = ledger.replicas - self.counts.get(ledger.uid, ledger.replicas)  # of a new target nothing was known
-            if more:
+            if more := self.added(ledger):
                 at, by, why = teller.tells(workload, ledger, now)
                 last, added = moved.get((by, why), (at, 0))
                 moved[by, why] = max(last, at), added + more

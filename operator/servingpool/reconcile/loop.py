@@ -277,7 +277,7 @@ class Reconciler:
         # A pool in Recommend owns nothing, also where it is the oldest.
         scales = owns(pool.key, owned) and pool.spec.mode is not Mode.RECOMMEND
         state.targets_seen(seen.targets, self._orders, len(seen.observation.ready), now, scales=scales)
-        seen = replace(seen, ours=state.zero_is_ours)
+        seen = replace(seen, ours=state.history.ours(state.targets.values()))
         room = self._budgets.budgets.room(pool.key, [stage.targets for stage in seen.stages])
         return state, plan_pool(
             seen, state.drift, state.kept.memories, self._prices, backfilled=state.backfilled, room=room
@@ -372,7 +372,8 @@ class Reconciler:
     def _judge(self, state: PoolState, due: Planned, outcome: ScaleOutcome) -> Status:
         """The status of a pool as of this tick."""
         self._under_way.pop(due.meta.key, None)
-        told = build(due, outcome, state.status, state.scaled_at, state.told)
+        history = state.history.told(state.targets.values(), state.uid)
+        told = build(due, outcome, state.status, state.scaled_at, history)
         state.judged(told.conditions)
         return told
 

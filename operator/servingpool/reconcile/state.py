@@ -13,7 +13,7 @@ from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.api.conditions import Condition, Reason
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.spec import Mode
-from servingpool.api.status import Change, Status
+from servingpool.api.status import Status
 from servingpool.decision.decision import Decision, Verdict
 from servingpool.decision.observation import Observation
 from servingpool.decision.state import Memory
@@ -128,15 +128,11 @@ class PoolState:
         """
         seen = [(target.workload, orders.see(target.workload, now)) for target in targets]
         self.targets = {workload.key: ledger for workload, ledger in seen}  # those that left the spec are forgotten
-        late = [order.at for ledger in self.targets.values() if (order := self._found_done(ledger)) is not None]
+        found = [ledger.order for ledger in self.targets.values() if self.history.added(ledger)]
+        late = (order.at for order in found if order is not None and order.pool == self.uid)
         self.scaled_at = max(late, default=self.scaled_at)
         teller = Teller(self.uid, None if self.decision is None else self.decision.replicas, scales)
         self.history = self.history.see(seen, ready, now, teller=teller, keep=self.drift is None)
-
-    def _found_done(self, ledger: Ledger) -> Order | None:
-        """The order without an answer that was carried out since the last look."""
-        order = ledger.order if self.history.counts.get(ledger.uid, ledger.replicas) != ledger.replicas else None
-        return order if order is not None and order.pool == self.uid else None
 
     @property
     def drift(self) -> str | None:
@@ -145,16 +141,6 @@ class PoolState:
             if one.contest.problem is not None:
                 return one.contest.problem if len(self.targets) == 1 else f"{key}: {one.contest.problem}"
         return None
-
-    @property
-    def told(self) -> tuple[Change, ...]:
-        """The history as the status has it."""
-        return self.history.told(tuple(self.targets.values()), self.uid)
-
-    @property
-    def zero_is_ours(self) -> bool:
-        """Whether the operator has set the 0 replicas that the targets show, and no person who pauses scaling."""
-        return self.history.ours(tuple(self.targets.values()))
 
     def decided(self, plan: PoolPlan) -> None:
         """A decision was made."""
