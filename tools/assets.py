@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-VENDOR = Path(__file__).parents[1] / "dashboard/servingpool_dashboard/static/vendor"
+VENDOR = Path(__file__).parents[1] / "packages/dashboard/servingpool_dashboard/static/vendor"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 ROOT = Path(__file__).parents[2]
-SIMULATION = "simulation/servingpool_simulation"
+SIMULATION = "packages/simulation/servingpool_simulation"
 
 WORLD = (
     *(f"{SIMULATION}/{name}.py" for name in ("balancer", "conduct", "fleet", "hardware", "kernel", "page")),

@@ -32,7 +32,7 @@ RATES = (8, 14, 18, 22, 26)
 STAGE_SECONDS = 40.0
 CLIENTS = 4
 """Processes that send and listen: one could not follow 6,000 tokens a second and measure."""
-TRACE = Path(__file__).parents[2] / "simulation" / "servingpool_simulation" / "data" / "azure2023_conv.csv.gz"
+TRACE = Path(__file__).parents[2] / "packages/simulation/servingpool_simulation/data/azure2023_conv.csv.gz"
 
 
 def count_and_sum(page: str, name: str) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from .shell import run, succeeds
 ROOT = Path(__file__).parents[2]
 DOCKERFILES = Path(__file__).parent / "images"
 LOCAL_BASE = "local/python:3.11"
-LAB_PACKAGES = (ROOT / "simulation" / "servingpool_simulation", ROOT / "lab" / "servingpool_lab")
+LAB_PACKAGES = (ROOT / "packages/simulation/servingpool_simulation", ROOT / "packages/lab/servingpool_lab")
 """What the lab's image has besides the operator's."""
 NUMA = "libnuma.so.1"
 """vLLM's kernels need it from the system; slim base images lack it."""

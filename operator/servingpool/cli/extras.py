@@ -9,8 +9,8 @@ import typer
 
 from servingpool.cli.output import echo
 
-FOLDERS = {"simulation": "./simulation", "lab": "./simulation ./lab", "dashboard": "./dashboard"}
-"""By extra the folders of a checkout that have its packages."""
+FOLDERS = {"simulation": ("simulation",), "lab": ("simulation", "lab"), "dashboard": ("dashboard",)}
+"""By extra the folders in `packages/` of a checkout that have its packages."""
 
 
 @contextmanager
@@ -19,10 +19,11 @@ def needs(extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
+        folders = " ".join(f"./packages/{one}" for one in FOLDERS[extra])
         package = f"'servingpool-operator[{extra}]'"
         echo(
             f"{error.name} is not installed. It comes with the extra `{extra}`: pip install {package}, "
-            f"in a checkout pip install . {FOLDERS[extra]}, with the wheels of `make dist` "
+            f"in a checkout pip install . {folders}, with the wheels of `make dist` "
             f"pip install --find-links dist {package}",
             err=True,
         )

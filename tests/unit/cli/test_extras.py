@@ -52,7 +52,7 @@ def test_without_its_packages_a_command_names_the_extra_in_one_line(
 ) -> None:
     ran = servingpool(*arguments, without=package)
     assert ran.returncode == 2
-    folders = "./simulation ./lab" if extra == "lab" else f"./{extra}"
+    folders = "./packages/simulation ./packages/lab" if extra == "lab" else f"./packages/{extra}"
     assert ran.stderr == (
         f"{package} is not installed. It comes with the extra `{extra}`: pip install 'servingpool-operator[{extra}]', "
         f"in a checkout pip install . {folders}, with the wheels of `make dist` "

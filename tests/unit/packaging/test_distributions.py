@@ -18,9 +18,9 @@ from servingpool import __version__
 ROOT = Path(__file__).parents[3]
 FOLDERS = {
     "servingpool-operator": ".",
-    "servingpool-simulation": "simulation",
-    "servingpool-lab": "lab",
-    "servingpool-dashboard": "dashboard",
+    "servingpool-simulation": "packages/simulation",
+    "servingpool-lab": "packages/lab",
+    "servingpool-dashboard": "packages/dashboard",
 }
 LICENCES = dict.fromkeys(FOLDERS, "Apache-2.0") | {"servingpool-dashboard": "Apache-2.0 AND 0BSD AND MIT"}
 

@@ -35,7 +35,7 @@ def deploy_directory() -> Path:
         ManifestsError: there is none, as in an installed wheel.
     """
     configured = os.environ.get("SERVINGPOOL_DEPLOY")
-    directory = Path(configured) if configured else Path(__file__).resolve().parents[2] / "deploy"
+    directory = Path(configured) if configured else Path(__file__).resolve().parents[3] / "deploy"
     if not (directory / "rbac.yaml").is_file():
         raise ManifestsError(
             f"no manifests in {directory}: run from a checkout of the repository, "

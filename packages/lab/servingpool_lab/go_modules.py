@@ -134,7 +134,7 @@ def tools_directory() -> Path:
         BuildError: there is none, as in an installed wheel.
     """
     configured = os.environ.get("SERVINGPOOL_TOOLS")
-    directory = Path(configured) if configured else Path(__file__).resolve().parents[2] / "tools"
+    directory = Path(configured) if configured else Path(__file__).resolve().parents[3] / "tools"
     if not (directory / "kubernetes" / "go.mod").is_file():
         raise BuildError(
             f"no Go modules in {directory}: run from a checkout of the repository, "
