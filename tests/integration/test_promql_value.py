@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.prometheus.engines import shipped
-from servingpool.backtest.promql_nodes import Value
-from servingpool.backtest.promql_value import Names, read
 from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics
+from servingpool_backtest.promql_nodes import Value
+from servingpool_backtest.promql_value import Names, read
 from servingpool_lab.binaries import ensure_binaries
 
 from .operators import prometheus

@@ -17,7 +17,7 @@ INTRODUCTION = """\
 `servingpool` is in `.venv/bin` after any `make` target that sets up Python, and in the image. It is also
 `kubectl servingpool`, if `kubectl-servingpool` is on the PATH. `make zipapp` writes it as one file,
 `dist/kubectl-servingpool`. That needs Python of the same minor version, on the same platform, and no network.
-`make zipapp EXTRAS=simulation` adds what `backtest`, `demo` and `simulate` need, `EXTRAS=dashboard` the dashboard.
+`make zipapp EXTRAS=backtest` adds what `backtest`, `demo` and `simulate` need, `EXTRAS=dashboard` the dashboard.
 
 Completion has commands, options, contexts and names of pools. `servingpool --install-completion` sets it up for bash,
 zsh or fish. `kubectl servingpool` is completed by `kubectl_complete-servingpool` on the PATH. pip installs it; beside

@@ -135,7 +135,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
         within = namespace_of(namespace, kubeconfig, context)
         echo(_job_manifest(as_job, within, sys.argv[1:], shards, cluster_wide=every), nl=False)
         return
-    with needs("simulation"):
+    with needs("backtest"):
         from servingpool.cli import backtesting
     if collect is not None:
         raise typer.Exit(backtesting.collect(collect, report))

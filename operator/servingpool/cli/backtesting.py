@@ -17,18 +17,18 @@ import typer
 from pydantic import TypeAdapter
 
 from servingpool.api.yaml_text import NotYaml, read_yaml
-from servingpool.backtest.autoscaler_rule import Rule
-from servingpool.backtest.recording import Header, RecordingError
-from servingpool.backtest.report import Shown, page, sentence, shown
-from servingpool.backtest.result import FORMAT, Backtest, Question
-from servingpool.backtest.run import backtest
-from servingpool.backtest.summary import Line, said, summary
 from servingpool.cli.demo import bound, duration, write
 from servingpool.cli.output import echo, echo_json, terminal
 from servingpool.cli.record import read
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo import Slo
 from servingpool.reconcile.pool_plan import core_pool
+from servingpool.recording.format import Header, RecordingError
+from servingpool_backtest.autoscaler_rule import Rule
+from servingpool_backtest.report import Shown, page, sentence, shown
+from servingpool_backtest.result import FORMAT, Backtest, Question
+from servingpool_backtest.run import backtest
+from servingpool_backtest.summary import Line, said, summary
 from servingpool_simulation.inputs import InputError, read_pool
 
 NOT_USABLE, MISSED = 1, 3

@@ -9,7 +9,12 @@ import typer
 
 from servingpool.cli.output import echo
 
-FOLDERS = {"simulation": ("simulation",), "lab": ("simulation", "lab"), "dashboard": ("dashboard",)}
+FOLDERS = {
+    "simulation": ("simulation",),
+    "backtest": ("simulation", "backtest"),
+    "lab": ("simulation", "lab"),
+    "dashboard": ("dashboard",),
+}
 """By extra the folders in `packages/` of a checkout that have its packages."""
 
 

@@ -19,9 +19,15 @@ from servingpool.adapters.cluster.kinds import DEPLOYMENT, STATEFUL_SET
 from servingpool.adapters.cluster.scale import known_sort
 from servingpool.adapters.cluster.survey import Named, Survey, scalables, survey, surveyed
 from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, MetricsUnavailable, PrometheusBackend
-from servingpool.backtest.recorder import Pace
-from servingpool.backtest.recorder import record as recorded
-from servingpool.backtest.recording import (
+from servingpool.cli.figures import ANY_ENGINE, Target
+from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of, sentence, told
+from servingpool.cli.logs import quiet
+from servingpool.cli.output import echo, terminal
+from servingpool.cli.source import Backend, Config, Prometheus, chosen, now, unavailable
+from servingpool.cli.usage import HISTORY, span, workload
+from servingpool.decision.observation import Unknown
+from servingpool.reconcile.config import OperatorConfig
+from servingpool.recording.format import (
     Chunk,
     Header,
     Reader,
@@ -32,14 +38,8 @@ from servingpool.backtest.recording import (
     encode_header,
     kept,
 )
-from servingpool.cli.figures import ANY_ENGINE, Target
-from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of, sentence, told
-from servingpool.cli.logs import quiet
-from servingpool.cli.output import echo, terminal
-from servingpool.cli.source import Backend, Config, Prometheus, chosen, now, unavailable
-from servingpool.cli.usage import HISTORY, span, workload
-from servingpool.decision.observation import Unknown
-from servingpool.reconcile.config import OperatorConfig
+from servingpool.recording.recorder import Pace
+from servingpool.recording.recorder import record as recorded
 
 PIECE = 2**20
 """Bytes of a file read at once."""

@@ -24,9 +24,6 @@ from servingpool.adapters.prometheus import (
     sample_of,
 )
 from servingpool.adapters.prometheus import page as pages
-from servingpool.backtest.recorder import LADDER
-from servingpool.backtest.recording import Chunk
-from servingpool.backtest.suggestion import Attained, Facts, attained, manifest
 from servingpool.cli.figures import ANY_ENGINE
 from servingpool.cli.kubectl import AllNamespaces, Context, Kubeconfig, Namespace, namespace_of, told
 from servingpool.cli.logs import quiet
@@ -36,6 +33,9 @@ from servingpool.cli.usage import HISTORY, span, target_of, wrong
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.config import OperatorConfig
 from servingpool.reconcile.draining import judge_drain
+from servingpool.recording.format import Chunk
+from servingpool.recording.recorder import LADDER
+from servingpool.recording.suggestion import Attained, Facts, attained, manifest
 
 STEPS = 168
 """Times at which the history's histograms are read: each hour of a week."""

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.prometheus.engines import shipped
-from servingpool.backtest.autoscaler_rule import Rule
-from servingpool.backtest.promql_nodes import Value
-from servingpool.backtest.promql_value import Names, Unreadable, read
-from servingpool.backtest.result import Question
-from servingpool.backtest.run import backtest
 from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics
+from servingpool_backtest.autoscaler_rule import Rule
+from servingpool_backtest.promql_nodes import Value
+from servingpool_backtest.promql_value import Names, Unreadable, read
+from servingpool_backtest.result import Question
+from servingpool_backtest.run import backtest
 from servingpool_simulation.baselines import hpa, keda
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.policies import Policy

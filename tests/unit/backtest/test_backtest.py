@@ -8,13 +8,13 @@ from functools import cache
 import numpy as np
 import pytest
 
-from servingpool.backtest.arrivals import reconstruct
-from servingpool.backtest.engine_fit import fit
-from servingpool.backtest.intervals import gather
-from servingpool.backtest.recording import Chunk, Header, RecordingError
-from servingpool.backtest.result import Backtest, Question
-from servingpool.backtest.run import backtest
 from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
+from servingpool.recording.format import Chunk, Header, RecordingError
+from servingpool_backtest.arrivals import reconstruct
+from servingpool_backtest.engine_fit import fit
+from servingpool_backtest.intervals import gather
+from servingpool_backtest.result import Backtest, Question
+from servingpool_backtest.run import backtest
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.policies import Ours
 from servingpool_simulation.run import Result, SimulationOptions, simulate

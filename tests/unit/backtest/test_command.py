@@ -20,11 +20,11 @@ from typer.testing import CliRunner, Result
 from servingpool.adapters.cluster.errors import Forbidden
 from servingpool.adapters.cluster.survey import Named
 from servingpool.adapters.prometheus import BackendConfig
-from servingpool.backtest.summary import Line
 from servingpool.cli import record as recording
 from servingpool.cli.backtest import backtest
 from servingpool.cli.figures import Target
 from servingpool.reconcile.config import OperatorConfig
+from servingpool_backtest.summary import Line
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.traces import poisson
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from servingpool.adapters.prometheus import page
 from servingpool.adapters.prometheus.engines import shipped
-from servingpool.backtest.recording import Chunk, Reader, RecordingError, decode, decode_header, encode, encode_header
 from servingpool.reconcile.config import ConfigError, load_profile
+from servingpool.recording.format import Chunk, Reader, RecordingError, decode, decode_header, encode, encode_header
 
 from ..adapters.prometheus.test_rows import ODD  # noqa: TID252, the same values
 from ..fuzzing import fuzzed  # noqa: TID252, tests are no package of an installed name

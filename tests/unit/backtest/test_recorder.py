@@ -7,9 +7,9 @@ import pytest
 
 from servingpool.adapters.cluster.kinds import Sort
 from servingpool.adapters.prometheus import PodSamples, ReadRequest
-from servingpool.backtest.recorder import SERIES_PER_POD, Pace, record
-from servingpool.backtest.recording import Chunk, RecordingError
 from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
+from servingpool.recording.format import Chunk, RecordingError
+from servingpool.recording.recorder import SERIES_PER_POD, Pace, record
 
 from .histories import header_of
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from servingpool.backtest import intervals
-from servingpool.backtest.intervals import gather
-from servingpool.backtest.recording import Chunk, RecordingError, encode, encode_header
 from servingpool.cli.record import read, resumed
 from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
 from servingpool.decision.slo import Slo
+from servingpool.recording.format import Chunk, RecordingError, encode, encode_header
+from servingpool_backtest import intervals
+from servingpool_backtest.intervals import gather
 
 from .histories import header_of
 

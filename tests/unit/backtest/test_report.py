@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from servingpool.backtest.report import OFTEN, RARELY, Error, error
+from servingpool_backtest.report import OFTEN, RARELY, Error, error
 
 EVIDENCE = Path(__file__).parents[3] / "docs" / "explanation" / "evidence.md"
 

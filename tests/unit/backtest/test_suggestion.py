@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from servingpool.api.serving_pool import ServingPool
-from servingpool.backtest.recording import Chunk
-from servingpool.backtest.suggestion import Attained, Facts, attained, manifest
 from servingpool.decision.observation import Histogram, ReplicaMetrics
+from servingpool.recording.format import Chunk
+from servingpool.recording.suggestion import Attained, Facts, attained, manifest
 
 HPA = {
     "kind": "HorizontalPodAutoscaler",

@@ -39,7 +39,8 @@ def servingpool(*arguments: str, without: str) -> subprocess.CompletedProcess[st
         (("demo",), "servingpool_simulation", "simulation"),
         (("demo",), "jinja2", "simulation"),
         (("simulate", "--pool", "pool.yaml"), "servingpool_simulation", "simulation"),
-        (("backtest", "deployment/x"), "servingpool_simulation", "simulation"),
+        (("backtest", "deployment/x"), "servingpool_backtest", "backtest"),
+        (("backtest", "deployment/x"), "servingpool_simulation", "backtest"),
         (("lab",), "servingpool_lab", "lab"),
         (("lab",), "cryptography", "lab"),
         (("dashboard",), "servingpool_dashboard", "dashboard"),
@@ -52,7 +53,7 @@ def test_without_its_packages_a_command_names_the_extra_in_one_line(
 ) -> None:
     ran = servingpool(*arguments, without=package)
     assert ran.returncode == 2
-    folders = "./packages/simulation ./packages/lab" if extra == "lab" else f"./packages/{extra}"
+    folders = f"./packages/simulation ./packages/{extra}" if extra in {"backtest", "lab"} else f"./packages/{extra}"
     assert ran.stderr == (
         f"{package} is not installed. It comes with the extra `{extra}`: pip install 'servingpool-operator[{extra}]', "
         f"in a checkout pip install . {folders}, with the wheels of `make dist` "
@@ -65,5 +66,7 @@ def test_without_its_packages_a_command_names_the_extra_in_one_line(
 @pytest.mark.parametrize("arguments", [("--help",), ("crd",), *((name, "--help") for name in COMMANDS)])
 def test_no_command_needs_an_extra_before_it_runs(arguments: tuple[str, ...]) -> None:
     """A command's help imports the command's module."""
-    ran = servingpool(*arguments, without="servingpool_simulation servingpool_lab servingpool_dashboard")
+    ran = servingpool(
+        *arguments, without="servingpool_simulation servingpool_backtest servingpool_lab servingpool_dashboard"
+    )
     assert (ran.returncode, ran.stderr) == (0, "")

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[3]
 FOLDERS = {
     "servingpool-operator": ".",
     "servingpool-simulation": "packages/simulation",
+    "servingpool-backtest": "packages/backtest",
     "servingpool-lab": "packages/lab",
     "servingpool-dashboard": "packages/dashboard",
 }
@@ -52,9 +53,8 @@ def test_the_operators_wheel_holds_the_operator_alone(wheels: Mapping[str, ZipFi
     wheel = wheels["servingpool-operator"]
     assert packages(wheel) == {"servingpool"}
     parts = {name.split("/")[1] for name in wheel.namelist() if name.startswith("servingpool/")}
-    layers = {"adapters", "api", "backtest", "catalogue", "cli", "decision", "handlers", "reconcile", "record"}
+    layers = {"adapters", "api", "catalogue", "cli", "decision", "handlers", "reconcile", "record", "recording"}
     assert parts == {"__init__.py", *layers}
-    assert "servingpool/backtest/backtest.html.j2" in wheel.namelist()
 
 
 def test_the_other_wheels_hold_a_package_with_its_data_each(wheels: Mapping[str, ZipFile]) -> None:
@@ -68,6 +68,9 @@ def test_the_other_wheels_hold_a_package_with_its_data_each(wheels: Mapping[str,
     ):
         assert f"servingpool_simulation/{name}" in simulation.namelist()
     assert "servingpool_lab/manifests/stages.yaml" in lab.namelist()
+    backtest = wheels["servingpool-backtest"]
+    assert packages(backtest) == {"servingpool_backtest"}
+    assert {f"servingpool_backtest/{name}.html.j2" for name in ("backtest", "summary")} <= set(backtest.namelist())
 
 
 def test_the_dashboards_wheel_holds_its_assets_with_their_licences(wheels: Mapping[str, ZipFile]) -> None:
@@ -96,7 +99,8 @@ def test_the_extras_bring_them(wheels: Mapping[str, ZipFile]) -> None:
     told = metadata(wheels["servingpool-operator"])
     needed = [Requirement(line) for line in told.get_all("Requires-Dist", [])]
     extras = {each.name: str(each.marker) for each in needed if each.marker is not None}
-    assert extras == {f"servingpool-{name}": f'extra == "{name}"' for name in ("simulation", "lab", "dashboard")}
+    names = ("simulation", "backtest", "lab", "dashboard")
+    assert extras == {f"servingpool-{name}": f'extra == "{name}"' for name in names}
 
 
 def test_the_images_lock_pins_nothing_of_theirs() -> None:

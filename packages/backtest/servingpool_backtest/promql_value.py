@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS, EngineMetrics
 from servingpool.api.duration import parse
-from servingpool.backtest.promql_nodes import (
+from servingpool.decision.observation import Histogram, Observation
+from servingpool_backtest.promql_nodes import (
     TOGETHER,
     Node,
     Scalar,
@@ -26,7 +27,6 @@ from servingpool.backtest.promql_nodes import (
     rate,
     together,
 )
-from servingpool.decision.observation import Histogram, Observation
 from servingpool_simulation.baselines.readings import History, added, histogram_quantile
 
 GAUGES = ("running", "waiting")

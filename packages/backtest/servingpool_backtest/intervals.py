@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from servingpool.backtest.recording import Buckets, Chunk, Floats, RecordingError, Scrapes
 from servingpool.decision.increase import held, intervals
 from servingpool.decision.slo import Slo
+from servingpool.recording.format import Buckets, Chunk, Floats, RecordingError, Scrapes
 
 MOST_SCRAPES = 20_000_000
 """In a recording, over all pods: 250 pods for two weeks. Each takes 128 bytes."""

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from servingpool.api.duration import brief, write
-from servingpool.backtest.arrivals import Arrivals
-from servingpool.backtest.autoscaler_rule import Rule
-from servingpool.backtest.engine_fit import USUAL_BATCH, EngineFit
-from servingpool.backtest.observed import Observed
-from servingpool.backtest.recording import Floats, Header
-from servingpool.backtest.replay import Bins, Replayed
 from servingpool.decision.pool import Pool
+from servingpool.recording.format import Floats, Header
+from servingpool_backtest.arrivals import Arrivals
+from servingpool_backtest.autoscaler_rule import Rule
+from servingpool_backtest.engine_fit import USUAL_BATCH, EngineFit
+from servingpool_backtest.observed import Observed
+from servingpool_backtest.replay import Bins, Replayed
 
 FORMAT = 1
 """Of the JSON; rises when a key changes its meaning."""

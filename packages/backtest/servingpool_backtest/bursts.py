@@ -12,10 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from servingpool.backtest.arrivals import reconstruct
-from servingpool.backtest.intervals import Intervals
-from servingpool.backtest.recording import Floats
-from servingpool.backtest.replay import AsItWas, World, replay_as_it_was
+from servingpool.recording.format import Floats
+from servingpool_backtest.arrivals import reconstruct
+from servingpool_backtest.intervals import Intervals
+from servingpool_backtest.replay import AsItWas, World, replay_as_it_was
 
 CLUMPS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 WINDOW = 2 * 3600.0

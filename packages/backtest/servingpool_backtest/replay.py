@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from servingpool.backtest.arrivals import Arrivals
-from servingpool.backtest.recording import Floats
 from servingpool.decision.pool import Pool
+from servingpool.recording.format import Floats
+from servingpool_backtest.arrivals import Arrivals
 from servingpool_simulation.changes import Change, Watched
 from servingpool_simulation.fleet import ColdStart, Fleet
 from servingpool_simulation.hardware import EngineProfile

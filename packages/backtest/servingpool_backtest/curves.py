@@ -9,9 +9,9 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field
 
-from servingpool.backtest.recording import Floats
-from servingpool.backtest.result import Backtest
 from servingpool.decision.slo import Slo
+from servingpool.recording.format import Floats
+from servingpool_backtest.result import Backtest
 
 DIGITS = 6
 """Significant ones that a chart shows."""

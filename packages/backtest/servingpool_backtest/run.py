@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from servingpool.backtest.arrivals import reconstruct
-from servingpool.backtest.autoscaler_rule import Rule
-from servingpool.backtest.bursts import burstiness
-from servingpool.backtest.engine_fit import fit
-from servingpool.backtest.intervals import gather
-from servingpool.backtest.observed import Observed, observe, serving
-from servingpool.backtest.recording import Chunk, Header, RecordingError
-from servingpool.backtest.replay import AsItWas, Replayed, World, replay, replay_as_it_was
-from servingpool.backtest.result import COLD_START, Backtest, Question
+from servingpool.recording.format import Chunk, Header, RecordingError
+from servingpool_backtest.arrivals import reconstruct
+from servingpool_backtest.autoscaler_rule import Rule
+from servingpool_backtest.bursts import burstiness
+from servingpool_backtest.engine_fit import fit
+from servingpool_backtest.intervals import gather
+from servingpool_backtest.observed import Observed, observe, serving
+from servingpool_backtest.replay import AsItWas, Replayed, World, replay, replay_as_it_was
+from servingpool_backtest.result import COLD_START, Backtest, Question
 from servingpool_simulation.fleet import ColdStart
 from servingpool_simulation.policies import TICK
 

@@ -16,8 +16,8 @@ from typing import Protocol
 from servingpool.adapters.cluster.kinds import Sort
 from servingpool.adapters.cluster.names import pods_of, pods_of_any
 from servingpool.adapters.prometheus import PodSamples, ReadRequest, sample_of
-from servingpool.backtest.recording import Chunk, Header, RecordingError
 from servingpool.decision.observation import Unknown
+from servingpool.recording.format import Chunk, Header, RecordingError
 
 SERIES_PER_POD = 90
 """vLLM's figures and buckets."""

@@ -9,10 +9,10 @@ from typing import Any
 
 from servingpool.adapters.cluster.autoscaling import bounds_of
 from servingpool.adapters.prometheus.engines import shipped
-from servingpool.backtest.promql_nodes import Node, Value, gauge, rate
-from servingpool.backtest.promql_value import GAUGES, Names, Unreadable, read
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.pool import Pool
+from servingpool_backtest.promql_nodes import Node, Value, gauge, rate
+from servingpool_backtest.promql_value import GAUGES, Names, Unreadable, read
 from servingpool_simulation.baselines.behavior import DOWN, UP, Behavior, Configured, Limit, Select, Unset
 from servingpool_simulation.baselines.hpa import Hpa, Metric, Wish
 from servingpool_simulation.baselines.rules import average_value, object_value, pods_average

@@ -8,8 +8,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from servingpool.backtest.intervals import Intervals
-from servingpool.backtest.recording import Floats
+from servingpool.recording.format import Floats
+from servingpool_backtest.intervals import Intervals
 
 Ints = NDArray[np.int64]
 

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from servingpool.backtest.curves import Curves, Seconds
-from servingpool.backtest.recording import Floats
+from servingpool.recording.format import Floats
+from servingpool_backtest.curves import Curves, Seconds
 from servingpool_simulation.report.drawing import Label, stacked, style, svg
 from servingpool_simulation.report.figures import latency, target
 from servingpool_simulation.report.palette import BLUE, GREEN, INK, MUTED, ORANGE

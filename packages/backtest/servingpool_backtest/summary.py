@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from servingpool import __version__
-from servingpool.backtest.report import environment, sentence
-from servingpool.backtest.result import Backtest
+from servingpool_backtest.report import environment, sentence
+from servingpool_backtest.result import Backtest
 from servingpool_simulation.report.figures import more_or_less, objective, percent
 
 TARGET = re.compile(r"([a-z0-9][a-z0-9.-]{0,62})/([a-z0-9][a-z0-9.-]{0,126})(?: \(([A-Za-z0-9]{1,40})\))?")

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from servingpool.backtest.arrival_rate import Rate
-from servingpool.backtest.intervals import LONGEST_GAP, Intervals
-from servingpool.backtest.recording import Floats
+from servingpool.recording.format import Floats
+from servingpool_backtest.arrival_rate import Rate
+from servingpool_backtest.intervals import LONGEST_GAP, Intervals
 from servingpool_simulation.traces import Trace
 
 Ints = NDArray[np.int64]

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from servingpool.backtest.intervals import Intervals
-from servingpool.backtest.recording import RecordingError
 from servingpool.decision.counters import LEAST_TOKENS, MOST_PREFILL
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.step_time import FASTEST_STEP, NOISE, StepTimeFit
+from servingpool.recording.format import RecordingError
+from servingpool_backtest.intervals import Intervals
 from servingpool_simulation.hardware import EngineProfile
 
 LEAST_ROWS = 20

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from servingpool.backtest.intervals import Intervals
-from servingpool.backtest.recording import Floats
 from servingpool.decision.latency_count import LatencyCount, late_share_by_mean
 from servingpool.decision.slo import Slo
+from servingpool.recording.format import Floats
+from servingpool_backtest.intervals import Intervals
 
 POOLED = 12
 """Bins whose shape of the latency tail is taken together, as the core does over ten minutes."""

@@ -12,7 +12,7 @@ import numpy as np
 from servingpool.adapters.cluster.autoscaling import bounds_of
 from servingpool.api.duration import parse, write
 from servingpool.api.group import API_VERSION, KIND
-from servingpool.backtest.recording import Buckets, Chunk
+from servingpool.recording.format import Buckets, Chunk
 
 EACH_BOUND = 0.975
 """Share of requests within each of the two bounds: both then hold for 95% at least."""

@@ -10,10 +10,10 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from servingpool import __version__
 from servingpool.api.duration import brief
-from servingpool.backtest.curves import Curves
-from servingpool.backtest.drawing import course
-from servingpool.backtest.result import Backtest
 from servingpool.decision.observation import Unknown
+from servingpool_backtest.curves import Curves
+from servingpool_backtest.drawing import course
+from servingpool_backtest.result import Backtest
 from servingpool_simulation.changes import Change
 from servingpool_simulation.report.figures import latency, more_or_less, objective, percent, target
 
@@ -109,7 +109,7 @@ def environment() -> Environment:
     """The templates of a backtest, and the style that all reports share."""
     return Environment(
         loader=ChoiceLoader(
-            [PackageLoader("servingpool.backtest", ""), PackageLoader("servingpool_simulation.report", "")]
+            [PackageLoader("servingpool_backtest", ""), PackageLoader("servingpool_simulation.report", "")]
         ),
         autoescape=True,
         undefined=StrictUndefined,
