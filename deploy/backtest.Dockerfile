@@ -9,12 +9,12 @@ FROM ${BASE} AS build
 WORKDIR /src
 ARG PIP_OPTIONS=""
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_FIND_LINKS=/src/wheels
-COPY requirements-backtest.lock tools/build.lock build/wheel[s] wheels/
+COPY tools/locks/backtest.lock tools/locks/build.lock build/wheel[s] wheels/
 COPY --from=operator /opt/servingpool /opt/servingpool
 RUN touch /before && python3 -m venv /build \
     && /build/bin/pip install --quiet ${PIP_OPTIONS} --require-hashes --requirement wheels/build.lock \
     && /build/bin/pip --python /opt/servingpool/bin/python3 install --quiet --no-compile ${PIP_OPTIONS} \
-        --only-binary :all: --require-hashes --requirement wheels/requirements-backtest.lock
+        --only-binary :all: --require-hashes --requirement wheels/backtest.lock
 # Both have the operator's version.
 COPY operator/servingpool/__init__.py operator/servingpool/
 COPY packages/simulation packages/simulation

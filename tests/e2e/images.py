@@ -189,10 +189,8 @@ def _pip_options(base: list[str]) -> str:
     wheels = ROOT / "build" / "wheels"
     if not base and not wheels.is_dir():
         return ""
-    locks = (ROOT / f"requirements-{name}.lock" for name in ("operator", "backtest"))
-    if not wheels.is_dir() or any(
-        lock.stat().st_mtime > wheels.stat().st_mtime for lock in (*locks, ROOT / "tools" / "build.lock")
-    ):
+    locks = (ROOT / "tools" / "locks" / f"{name}.lock" for name in ("operator", "backtest", "build"))
+    if not wheels.is_dir() or any(lock.stat().st_mtime > wheels.stat().st_mtime for lock in locks):
         run("make", "--directory", ROOT, "wheels", seconds=900)
         wheels.touch()
     return "--no-index"

@@ -72,7 +72,7 @@ def locked() -> dict[str, str]:
         "sys_platform": "linux",
         "platform_system": "Linux",
     }
-    lines = (ROOT / "requirements-operator.lock").read_text().splitlines()
+    lines = (ROOT / "tools/locks/operator.lock").read_text().splitlines()
     pins = [Requirement(line.rstrip(" \\")) for line in lines if line[:1].isalpha()]
     return {
         canonicalize_name(pin.name): str(next(iter(pin.specifier)).version)

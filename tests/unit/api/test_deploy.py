@@ -17,6 +17,7 @@ from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Spec
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
+LOCKS = DEPLOY.parent / "tools" / "locks"
 
 
 def documents(name: str) -> list[dict[str, Any]]:
@@ -124,16 +125,16 @@ def test_the_image_runs_as_the_user_of_the_manifests_and_from_any_base() -> None
     assert user == f"{security['runAsUser']}:{security['runAsGroup']}"
 
 
-@pytest.mark.parametrize("lock", ["requirements-operator.lock", "tools/build.lock"])
+@pytest.mark.parametrize("lock", ["operator.lock", "build.lock"])
 def test_the_image_is_made_of_the_versions_that_are_tested(lock: str) -> None:
     """Pinned with hashes, and as in the lock that the tests run with."""
 
     def pinned(name: str) -> set[str]:
-        lines = (DEPLOY.parent / name).read_text().splitlines()
+        lines = (LOCKS / name).read_text().splitlines()
         return {line.split(" ")[0] for line in lines if "==" in line and not line.startswith((" ", "#"))}
 
-    text = (DEPLOY.parent / lock).read_text()
-    assert pinned(lock) <= pinned("requirements.lock")
+    text = (LOCKS / lock).read_text()
+    assert pinned(lock) <= pinned("dev.lock")
     assert text.count("--hash=sha256:") >= len(pinned(lock))
     assert "://" not in text
 

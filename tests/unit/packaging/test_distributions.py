@@ -104,7 +104,7 @@ def test_the_extras_bring_them(wheels: Mapping[str, ZipFile]) -> None:
 
 
 def test_the_images_lock_pins_nothing_of_theirs() -> None:
-    lines = (ROOT / "requirements-operator.lock").read_text().splitlines()
+    lines = (ROOT / "tools/locks/operator.lock").read_text().splitlines()
     pinned = {Requirement(line.rstrip(" \\")).name for line in lines if line[:1].isalpha()}
     assert pinned.isdisjoint(FOLDERS)
     assert pinned.isdisjoint({"jinja2", "matplotlib", "numba", "cryptography", "starlette", "uvicorn"})
