@@ -105,7 +105,7 @@ class History:
             return replace(known, changes=judged(self.changes, after, ready, now))
         at, by, why = max((teller.tells(*one, now) for one in seen), key=lambda told: (told[1] != UNNAMED, told[0]))
         last = self.changes[0] if self.changes else None
-        if last is not None and last.to == 0 and last.from_ == after and by != UNNAMED and at <= last.at.timestamp():
+        if last is not None and last.to == 0 and last.from_ == after and by != UNNAMED and at < last.at.timestamp():
             return replace(known, changes=self.changes[1:])  # it was told, and never carried out
         return replace(known, changes=_with(self.changes, _change(self.changes, at, before, after, why, by)))
 

@@ -310,7 +310,7 @@ class Life:
         of ours without an answer that somebody else carries out."""
         open_ = {one.replicas for ledger in self.state.targets.values() for one in ledger.open}
         told = {one.to for one in self.status.history[:1]}
-        if replicas not in {self.field.replicas, self.believed, *open_, *told}:
+        if replicas not in {self.believed, *(one.replicas for one in self.events), *open_, *told}:
             self._write(replicas, by)
 
     def rollout(self) -> None:
