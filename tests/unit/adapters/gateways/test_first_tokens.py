@@ -21,7 +21,7 @@ from servingpool.decision.observation import (
     Unknown,
 )
 from servingpool.decision.pool import Pool
-from servingpool.decision.samples import NO_ARRIVALS, missing_series
+from servingpool.decision.samples import NO_ARRIVALS, TTFT_COUNT, missing_series
 from servingpool.decision.slo import Slo
 from servingpool.decision.state import Memory
 
@@ -147,6 +147,19 @@ def test_requests_that_never_wait_are_on_time_though_no_histogram_tells() -> Non
     assert abs(figures.arrivals - 5.0) < 0.1
     assert abs(figures.time_to_first_token - 0.02) < 0.001, "the mean prefill"
     assert isinstance(figures.time_per_output_token, Unknown)
+
+
+def test_a_sample_that_the_core_leaves_out_loses_no_request_that_began() -> None:
+    """They were begun in a sample that nothing was compared with, so 115 of the first 234 never counted."""
+    pool, memory, before, left_out = Pool(SLO, min_replicas=1, max_replicas=5), Memory(), NOTHING, False
+    for tick in range(4):
+        now = START + TICK * tick
+        observation = seen(8.0 * TICK * tick, {"a": 160.0 * TICK * tick}, at=now)
+        observation, before = completed(observation, math.inf, before, now)
+        memory = decide(observation, pool, memory, now).memory
+        left_out = left_out or memory.damaged is not None
+    assert left_out
+    assert memory.samples["a"].figures[TTFT_COUNT] == 8.0 * TICK * 3
 
 
 def decided(*, arrivals: float, begun: float) -> Decision:
