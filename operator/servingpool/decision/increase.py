@@ -42,7 +42,7 @@ class Change(Enum):
 
 
 def change(before: Sequence[float], now: Sequence[float]) -> Change:
-    """By counters that only a restart lowers."""
+    """What happened to a source, by counters that only a restart lowers."""
     if not any(map(lt, now, before)):
         return Change.CONTINUED
     few = all(not new > RESTARTED * old > 0.0 for new, old in zip(now, before, strict=True))
@@ -50,7 +50,7 @@ def change(before: Sequence[float], now: Sequence[float]) -> Change:
 
 
 def rises(before: Iterable[float], now: Sequence[float]) -> list[float]:
-    """Of each figure, never below 0: some engines tell a count as a difference, which falls by a little.
+    """Rise of each figure, never below 0: some engines tell a count as a difference, which falls by a little.
 
     `before`: zeros where the source restarted.
     """
@@ -109,8 +109,9 @@ class Intervals(NamedTuple):
     """The readings of one source that can be compared, two after one another."""
 
     begin: Rows
-    """Of the earlier readings."""
+    """Rows of the earlier readings."""
     end: Rows
+    """Rows of the later ones."""
     restarted: npt.NDArray[np.bool_]
     """Whether the source restarted in between."""
     rises: Floats
@@ -118,9 +119,10 @@ class Intervals(NamedTuple):
 
 
 def intervals(at: Floats, table: Floats, counters: Sequence[int]) -> Intervals:
-    """The same of many readings at once, [row, column], in order of `at`, Unix time in seconds.
+    """The intervals of one source between all its readings, by the rule of `follow`.
 
-    `counters`: columns that only a restart lowers.
+    `table` has a row for each reading, in order of `at`, Unix time in seconds. `counters`: columns that only a restart
+    lowers.
     """
     rows, columns = np.arange(len(table)), list(counters)
     known, filled = ~np.isnan(table), held(table)
