@@ -13,6 +13,8 @@ REPLIES_AT_ONCE = 192 * 2**20
 """Bytes of all replies that are held at once in this process."""
 MOST_ROWS = 300_000
 """Rows of one reply: three times what a slice of a full fleet has."""
+MOST_VALUES = 1_000_000
+"""Commas in what is parsed at once; a full slice in one piece has 700,000. 8 MiB of `[],` become 230 MiB of objects."""
 MOST_SAMPLES = 50_000
 """Pods and models that one reply has samples of."""
 MOST_TEXT = 1_000

@@ -85,7 +85,7 @@ class Answer(requests.Response):
         # The reply is small without the rows between the first and the last. Without two commas it is left whole.
         second, last = self._between = max(self.body.find(_NEXT_ROW), 0), max(self.body.rfind(_NEXT_ROW), 0)
         try:
-            reply = orjson.loads(self.body[:second] + self.body[last:])
+            reply = self._parsed(self.body[:second] + self.body[last:])
             data, self.warnings = reply["data"], tuple(reply.get("warnings") or ())
             self.kind, self.ends = data.get("resultType"), data.get("result")
         except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
@@ -101,13 +101,18 @@ class Answer(requests.Response):
                 raise Excess(self._backend, f"answered with more than {bounds.MOST_ROWS} rows")
             stop = self.body.find(_NEXT_ROW, min(start + PIECE, end))
             try:
-                piece = orjson.loads(b"[" + self.body[start + 1 : stop] + b"]")
+                piece = self._parsed(b"[" + self.body[start + 1 : stop] + b"]")
             except orjson.JSONDecodeError as error:
                 raise MetricsUnavailable(self._backend, "answered in an unexpected format") from error
             count += len(piece)
             yield from piece
             start = stop
         yield from self.ends[1:]
+
+    def _parsed(self, text: bytes | bytearray) -> Any:
+        if len(text) > bounds.MOST_VALUES and text.count(b",") > bounds.MOST_VALUES:
+            raise Excess(self._backend, f"answered with more than {bounds.MOST_VALUES} values in one piece")
+        return orjson.loads(text)
 
 
 class PrometheusClient:
