@@ -19,6 +19,8 @@ from servingpool_lab.control_plane import ControlPlane, free_ports
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
+from .operators import Cluster, Traffic, install
+
 PodMetrics = dict[tuple[str, str], str]
 UNAUTHORIZED = "401 Unauthorized"
 """A page that is answered with this status."""
@@ -120,6 +122,14 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
     """A namespace of the test's own."""
     with own_namespace(control_plane) as name:
         yield name
+
+
+@pytest.fixture
+def cluster(control_plane: ControlPlane, pod_metrics: PodMetrics, namespace: str) -> Iterator[Cluster]:
+    """The test's own namespace under traffic, in a cluster in which the operator may start."""
+    install(control_plane, namespace)
+    with Traffic(control_plane, pod_metrics) as traffic:
+        yield Cluster(control_plane, traffic, namespace)
 
 
 @contextlib.contextmanager

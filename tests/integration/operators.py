@@ -18,6 +18,7 @@ from typing import Any, Self
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from servingpool.adapters.cluster import objects
 from servingpool.api.group import API_VERSION, KIND
 from servingpool_lab.api_client import ApiError
 from servingpool_lab.control_plane import ControlPlane, free_ports
@@ -220,12 +221,42 @@ class Cluster:
         wait_until(lambda: self.events(name, reason) != [], seconds, f"{name}: an event {reason}")
 
 
+def ready_pods(plane: ControlPlane, namespace: str, count: int) -> list[str]:
+    """The names of all that are Ready, once there are so many."""
+
+    def ready() -> list[str]:
+        found = [objects.pod(raw) for raw in plane.client.items(f"/api/v1/namespaces/{namespace}/pods")]
+        return sorted(pod.name for pod in found if pod is not None and pod.ready_since is not None)
+
+    wait_until(lambda: len(ready()) == count, 30, f"{count} serve")
+    return ready()
+
+
 def install(plane: ControlPlane, namespace: str) -> None:
     """What a cluster has before the operator starts: CRD, the operator's namespace and rights, and a namespace."""
     plane.apply(ROOT / "crds")
     for manifest in ("namespace.yaml", "rbac.yaml", "admissionpolicy.yaml"):
         plane.apply(ROOT / "deploy" / manifest)
     plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+
+
+@contextlib.contextmanager
+def cluster_in(plane: ControlPlane, pages: dict[tuple[str, str], str], namespace: str) -> Iterator[Cluster]:
+    """A namespace under traffic, in a cluster in which the operator may start. It is deleted at the end."""
+    install(plane, namespace)
+    with Traffic(plane, pages) as traffic:
+        yield Cluster(plane, traffic, namespace)
+    plane.client.delete(f"/api/v1/namespaces/{namespace}")
+
+
+ELECTION = {"duration": "6s", "deadline": "4s", "retry": "500ms"}
+"""After a leader's end another one leads within seconds."""
+
+
+def settings_on(url: str, **more: Any) -> dict[str, Any]:
+    """An operator's on the Prometheus at this URL: a tick a second, and no election but where it is given."""
+    backends = [{"name": "default", "url": url, "staleness": "10s"}]
+    return {"interval": "1s", "backends": backends, "leaderElection": {"enabled": False}, **more}
 
 
 class OperatorProcess:

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .conftest import own_namespace
-from .operators import Cluster, OperatorProcess, Traffic, deployment, install
+from .operators import ELECTION, Cluster, OperatorProcess, deployment, settings_on
 from .test_gpu_budget import serve
 
 PATIENCE = 120.0
 
 pytestmark = pytest.mark.timeout(400, func_only=True)
-
-
-@pytest.fixture
-def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:
-    with own_namespace(control_plane) as namespace:
-        install(control_plane, namespace)
-        with Traffic(control_plane, pod_metrics) as traffic:
-            yield Cluster(control_plane, traffic, namespace)
 
 
 @pytest.mark.parametrize("limit", [{"limits": {"nvidia.com/gpu": "999"}}, None], ids=["pending", "unknown"])
@@ -34,11 +23,7 @@ def test_it_takes_nothing_from_the_other_pool_and_freezes_it_not(
 ) -> None:
     budget: dict[str, Any] = {"apiVersion": "servingpool.dev/v1alpha1", "kind": "GPUBudget"}
     chosen = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": cluster.namespace}}}
-    settings = {
-        "interval": "1s",
-        "backends": [{"name": "default", "url": prometheus.url, "staleness": "10s"}],
-        "leaderElection": {"duration": "6s", "deadline": "4s", "retry": "500ms"},
-    }
+    settings = settings_on(prometheus.url, leaderElection=ELECTION)
     serve(cluster, "victim", rate=0.5, priority=1, targets=[{"name": "victim", "min": 2, "max": 4}])
     cluster.plane.apply({**budget, "metadata": {"name": cluster.namespace}, "spec": {"gpus": 4, **chosen}})
     with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings).running() as operator:

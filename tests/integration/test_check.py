@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from servingpool.adapters.cluster import objects
 from servingpool.cli.main import app
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
 from .conftest import own_namespace
-from .operators import deployment
+from .operators import deployment, ready_pods
 
 ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"
 SGLANG = (ENGINES / "sglang-0.5.23.txt").read_text()
@@ -36,13 +35,7 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
 def pods(control_plane: ControlPlane, namespace: str) -> list[str]:
     """Of the Deployment llama, Ready."""
     control_plane.apply(deployment(namespace, "llama", 2))
-
-    def ready() -> list[str]:
-        found = [objects.pod(raw) for raw in control_plane.client.items(f"/api/v1/namespaces/{namespace}/pods")]
-        return sorted(pod.name for pod in found if pod is not None and pod.ready_since is not None)
-
-    wait_until(lambda: len(ready()) == 2, 30, "two serve")
-    return ready()
+    return ready_pods(control_plane, namespace, 2)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import ACCOUNT, Cluster, OperatorProcess, Service, Traffic, deployment, install
+from .operators import ACCOUNT, Cluster, OperatorProcess, Service, Traffic, deployment, install, settings_on
 from .operators import NAMESPACE as SYSTEM
 
 NAMESPACE, TENANT = "objects", "objects-tenant"
@@ -89,11 +89,7 @@ def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]
 def operator(
     cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    settings = {
-        "interval": "1s",
-        "backends": [{"name": "default", "url": prometheus.url, "staleness": "10s"}],
-        "leaderElection": {"enabled": False},
-    }
+    settings = settings_on(prometheus.url)
     with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings).running() as operator:
         yield operator
 

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .conftest import own_namespace
-from .operators import Cluster, OperatorProcess, Traffic, install
+from .operators import ELECTION, Cluster, OperatorProcess, settings_on
 from .test_gpu_budget import serve
 
 PATIENCE = 120.0
@@ -23,22 +21,10 @@ pytestmark = pytest.mark.timeout(600, func_only=True)
 
 
 @pytest.fixture
-def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:
-    with own_namespace(control_plane) as namespace:
-        install(control_plane, namespace)
-        with Traffic(control_plane, pod_metrics) as traffic:
-            yield Cluster(control_plane, traffic, namespace)
-
-
-@pytest.fixture
 def operator(
     cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    settings = {
-        "interval": "1s",
-        "backends": [{"name": "default", "url": prometheus.url, "staleness": "10s"}],
-        "leaderElection": {"duration": "6s", "deadline": "4s", "retry": "500ms"},
-    }
+    settings = settings_on(prometheus.url, leaderElection=ELECTION)
     with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings).running() as operator:
         yield operator
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,6 +27,7 @@ from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics, Unknow
 from servingpool_lab.binaries import ensure_binaries
 
 from .operators import prometheus
+from .scrapes import each_second, page_job, read_when
 
 ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"
 NAMESPACE = "engines"
@@ -62,19 +64,13 @@ def model_of(profile: EngineMetrics) -> str:
 
 
 def configuration(target: str) -> dict[str, Any]:
-    def job(name: str, pod: str, **labels: str) -> dict[str, Any]:
-        return {
-            "job_name": name,
-            "metrics_path": f"/pods/{NAMESPACE}/{pod}/metrics",
-            "static_configs": [{"targets": [target], "labels": {"namespace": NAMESPACE, "pod": pod, **labels}}],
-        }
-
-    jobs = [job(name, name) for name in [*PAGES, *WRONG, RESTARTED] if name != SHADOWED]
-    jobs += [job(f"{name}-twice", name) for name in PAGES if name != SHADOWED]
+    job = functools.partial(page_job, target, NAMESPACE)
+    jobs = [job(name) for name in [*PAGES, *WRONG, RESTARTED] if name != SHADOWED]
+    jobs += [job(name, f"{name}-twice") for name in PAGES if name != SHADOWED]
     collide = {"model_name": "gpu", "engine_type": "gpu", "mode": "gpu", "is_streaming": "gpu", "dp_rank": "9"}
     collide["priority"] = "high"  # as of a pod: it is no priority of the engine's requests
-    jobs.append(job(SHADOWED, SHADOWED, **collide))
-    return {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": jobs}
+    jobs.append(job(SHADOWED, **collide))
+    return each_second(jobs)
 
 
 @pytest.fixture(scope="module")
@@ -89,20 +85,8 @@ def url(
 
 
 async def read(url: str, request: ReadRequest, pods: set[str]) -> FleetReading:
-    """A reading in which these pods have a sample, or a cause why not; its buckets were looked up when all were there."""
-    reading: FleetReading | Unknown = Unknown("not read")
-    complete = False
-    for _ in range(600):
-        backend = PrometheusBackend(BackendConfig(url=url))
-        reading = await backend.read(request, time.time())
-        await backend.close()
-        if not isinstance(reading, Unknown) and pods <= scraped(reading):
-            if complete:
-                return reading
-            complete = True  # the buckets were looked up before the samples, so perhaps too early
-        else:
-            await asyncio.sleep(0.1)
-    raise AssertionError(f"not scraped in 600 looks: {reading}")
+    """A reading in which these pods have a sample, or a cause why not."""
+    return await read_when(url, request, lambda reading: pods <= scraped(reading))
 
 
 def scraped(reading: FleetReading) -> set[str]:

@@ -11,7 +11,7 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import Cluster, OperatorProcess, Traffic, install
+from .operators import Cluster, OperatorProcess, cluster_in, settings_on
 from .stand_in_engine import OUTPUT
 
 PATIENCE = 60.0
@@ -117,23 +117,15 @@ class Pages(dict[tuple[str, str], str]):
 
 @pytest.fixture(scope="module")
 def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:
-    install(control_plane, "engines")
-    with Traffic(control_plane, Pages(pod_metrics)) as traffic:
-        yield Cluster(control_plane, traffic, "engines")
-    control_plane.client.delete("/api/v1/namespaces/engines")
+    with cluster_in(control_plane, Pages(pod_metrics), "engines") as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _operator(
     cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    settings = {
-        "interval": "1s",
-        "backends": [{"name": "default", "url": prometheus.url, "staleness": "10s"}],
-        "engines": {"acme": ACME},
-        "leaderElection": {"enabled": False},
-        "namespaces": [cluster.namespace],
-    }
+    settings = settings_on(prometheus.url, engines={"acme": ACME}, namespaces=[cluster.namespace])
     for engine in ("acme", "sglang", "tensorrt-llm", "tgi"):
         cluster.serve(engine, rate=4.0)
         cluster.pool(engine, engine=engine)

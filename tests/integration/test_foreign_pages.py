@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import functools
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +21,7 @@ from servingpool.decision.observation import ReplicaMetrics, Unknown
 from servingpool_lab.binaries import ensure_binaries
 
 from .operators import prometheus
+from .scrapes import each_second, page_job, read_when
 
 NAMESPACE = "foreign"
 LE = ("0.5", "2.0", "+Inf")
@@ -98,40 +99,29 @@ CROWDED = PLAIN + "".join(
 
 
 def configuration(target: str) -> dict[str, Any]:
-    def job(name: str, pod: str, more: dict[str, str] | None = None, **settings: Any) -> dict[str, Any]:
-        labels = {"namespace": NAMESPACE, "pod": pod, **(more or {})}
-        path = f"/pods/{NAMESPACE}/{pod}/metrics"
-        return {
-            "job_name": name,
-            "metrics_path": path,
-            "static_configs": [{"targets": [target], "labels": labels}],
-            **settings,
-        }
-
-    jobs = [job(pod, pod) for pod in PAGES if pod not in {"pair", "services", "shadowed", "native", "hostile"}]
-    jobs.append(job("again", "twice"))  # a ServiceMonitor and a PodMonitor that match the same pod
+    job = functools.partial(page_job, target, NAMESPACE)
+    jobs = [job(pod) for pod in PAGES if pod not in {"pair", "services", "shadowed", "native", "hostile"}]
+    jobs.append(job("twice", "again"))  # a ServiceMonitor and a PodMonitor that match the same pod
     # As after two Prometheus servers wrote to one store; as of two Services in front of a pod.
     for name, label in (("pair", "prometheus_replica"), ("services", "service")):
-        one = job(name, name)
+        one = job(name)
         one["static_configs"] = [
             {"targets": [target], "labels": one["static_configs"][0]["labels"] | {label: value}} for value in "ab"
         ]
         jobs.append(one)
     # Twins that differ in a label which is an engine's own elsewhere: whoever has them must not change those.
-    one = job("hostile", "hostile")
+    one = job("hostile")
     one["static_configs"] = [
         {"targets": [target], "labels": one["static_configs"][0]["labels"] | {"tenant": value}} for value in "ab"
     ]
     jobs.append(one)
-    jobs.append(job("shadowed", "shadowed", {"tenant": "platform", "model_name": "gpu"}))
-    crowded = job("crowded", "crowded")
-    crowded["static_configs"][0]["labels"]["namespace"] = ELSEWHERE
-    crowded["metrics_path"] = f"/pods/{ELSEWHERE}/crowded/metrics"
-    jobs.append(crowded)
-    lost = job("lost", "plain")  # a target without a namespace
+    jobs.append(job("shadowed", tenant="platform", model_name="gpu"))
+    jobs.append(page_job(target, ELSEWHERE, "crowded"))
+    lost = job("plain", "lost")  # a target without a namespace
     del lost["static_configs"][0]["labels"]["namespace"]
-    jobs += [lost, job("native", "native", convert_classic_histograms_to_nhcb=True, scrape_native_histograms=True)]
-    return {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": jobs}
+    native = {"convert_classic_histograms_to_nhcb": True, "scrape_native_histograms": True}
+    jobs += [lost, job("native") | native]
+    return each_second(jobs)
 
 
 @pytest.fixture(scope="module")
@@ -149,19 +139,7 @@ async def read(url: str, engine: str = "vllm") -> FleetReading:
     """A reading with all pods of an engine, by a look-up that saw them all."""
     request = ReadRequest(engine, ttft_bounds=frozenset({2.0}))
     wanted = {"sglang"} if engine == "sglang" else {*(PAGES.keys() - {"sglang"}), "crowded"}
-    for _ in range(600):
-        for complete in (False, True):
-            backend = PrometheusBackend(BackendConfig(url=url))
-            reading = await backend.read(request, time.time())
-            await backend.close()
-            assert not isinstance(reading, Unknown), reading.reason
-            seen = {pod for _, pod in (*reading.samples, *reading.causes)}
-            if not wanted <= seen:
-                break
-            if complete:
-                return reading
-        await asyncio.sleep(0.1)
-    raise AssertionError(f"not scraped in 600 looks: {sorted(seen)}")
+    return await read_when(url, request, lambda one: wanted <= {pod for _, pod in (*one.samples, *one.causes)})
 
 
 def figures(metrics: ReplicaMetrics) -> dict[str, Any]:

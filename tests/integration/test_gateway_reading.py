@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +18,6 @@ from servingpool.adapters.prometheus import (
     BackendConfig,
     FleetReading,
     GatewayProfile,
-    PrometheusBackend,
     ReadRequest,
     page,
     shipped_gateways,
@@ -28,6 +27,7 @@ from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Histog
 from servingpool_lab.binaries import ensure_binaries
 
 from .operators import prometheus
+from .scrapes import each_second, page_job, read_when
 
 ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"
 NAMESPACE = "gateways"
@@ -72,17 +72,11 @@ def asking(name: str) -> ReadRequest:
 
 
 def configuration(target: str) -> dict[str, Any]:
-    def job(name: str, pod: str, **labels: str) -> dict[str, Any]:
-        return {
-            "job_name": name,
-            "metrics_path": f"/pods/{NAMESPACE}/{pod}/metrics",
-            "static_configs": [{"targets": [target], "labels": {"namespace": NAMESPACE, "pod": pod, **labels}}],
-        }
-
-    jobs = [job(pod(name), pod(name), **(COLLIDE if name in SHADOWED else {})) for name in PAGES]
-    jobs += [job(f"{pod(name)}-twice", pod(name)) for name in PAGES if name not in SHADOWED]
-    jobs += [job(name, name) for name in (*CHANGING, *(f"{one}-0" for one in PICKERS))]
-    return {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": jobs}
+    job = functools.partial(page_job, target, NAMESPACE)
+    jobs = [job(pod(name), **(COLLIDE if name in SHADOWED else {})) for name in PAGES]
+    jobs += [job(pod(name), f"{pod(name)}-twice") for name in PAGES if name not in SHADOWED]
+    jobs += [job(name) for name in (*CHANGING, *(f"{one}-0" for one in PICKERS))]
+    return each_second(jobs)
 
 
 @pytest.fixture(scope="module")
@@ -95,23 +89,6 @@ def url(
     directory = tmp_path_factory.mktemp("gateways")
     with prometheus(ensure_binaries("prometheus")["prometheus"], configuration(metrics_target), directory) as url:
         yield url
-
-
-async def read(url: str, request: ReadRequest, wanted: Callable[[FleetReading], bool]) -> FleetReading:
-    """A reading as wanted, whose buckets were looked up when it was so already."""
-    reading: FleetReading | Unknown = Unknown("not read")
-    complete = False
-    for _ in range(600):
-        backend = PrometheusBackend(BackendConfig(url=url))
-        reading = await backend.read(request, time.time())
-        await backend.close()
-        if not isinstance(reading, Unknown) and wanted(reading):
-            if complete:
-                return reading
-            complete = True
-        else:
-            await asyncio.sleep(0.1)
-    raise AssertionError(f"not so in 600 looks: {reading}")
 
 
 def model_of(name: str) -> str:
@@ -139,14 +116,14 @@ def _around(ttft: Histogram) -> Histogram:
 async def test_every_figure_of_every_page_is_read_back(url: str, name: str) -> None:
     """Two jobs scrape most pods, and some targets have labels that collide with the gateway's."""
     key = (NAMESPACE, pod(name))
-    reading = await read(url, asking(name), lambda one: key in one.samples)
+    reading = await read_when(url, asking(name), lambda one: key in one.samples)
     assert standing(reading.samples[key][model_of(name)]) == standing(on_page(name))
 
 
 async def test_requests_in_flight_that_name_no_model_are_read_beside_each_models_own_figures(url: str) -> None:
     name = "litellm-1.105.7"
     key = (NAMESPACE, pod(name))
-    reading = await read(url, asking(name), lambda one: len(one.samples.get(key, {})) > 1)
+    reading = await read_when(url, asking(name), lambda one: len(one.samples.get(key, {})) > 1)
     of_all = reading.samples[key][ANY_MODEL]
     assert (of_all.running, of_all.begun) == (4.0, NOT_EXPOSED), "the scrape itself is not one of them"
 
@@ -154,7 +131,7 @@ async def test_requests_in_flight_that_name_no_model_are_read_beside_each_models
 @pytest.mark.parametrize("workload", PICKERS)
 async def test_a_queue_that_names_no_model_is_read_or_said_to_be_unknown(url: str, workload: str) -> None:
     key = (NAMESPACE, f"{workload}-0")
-    reading = await read(url, asking("inference-extension"), lambda one: "org/model" in one.samples.get(key, {}))
+    reading = await read_when(url, asking("inference-extension"), lambda one: "org/model" in one.samples.get(key, {}))
     told = Pool(url, workload, gateway="inference-extension").heard(reading)
     if workload == "alone":
         assert told.queue == 40.0
@@ -180,7 +157,7 @@ class Pool:
             told = {name: models["org/model"].time_to_first_token for (_, name), models in reading.samples.items()}
             return {name: ttft.count for name, ttft in told.items() if name in CHANGING and isinstance(ttft, Histogram)}
 
-        return self.heard(await read(self.url, asking(self.gateway), lambda one: wanted(counts(one))))
+        return self.heard(await read_when(self.url, asking(self.gateway), lambda one: wanted(counts(one))))
 
     def heard(self, reading: FleetReading) -> GatewayMetrics:
         """What the pool makes of a reading."""

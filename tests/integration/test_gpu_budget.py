@@ -14,7 +14,7 @@ from servingpool_lab import audit
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import Cluster, OperatorProcess, Service, Traffic, deployment, install
+from .operators import Cluster, OperatorProcess, Service, cluster_in, deployment
 
 GPUS = 5
 PATIENCE = 120.0
@@ -25,11 +25,9 @@ pytestmark = pytest.mark.timeout(400, func_only=True)
 
 @pytest.fixture
 def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:
-    install(control_plane, "shared")
-    with Traffic(control_plane, pod_metrics) as traffic:
-        yield Cluster(control_plane, traffic, "shared")
-    control_plane.client.delete(BUDGET)
-    control_plane.client.delete("/api/v1/namespaces/shared")
+    with cluster_in(control_plane, pod_metrics, "shared") as cluster:
+        yield cluster
+        control_plane.client.delete(BUDGET)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
 from . import keda
-from .operators import ACCOUNT, NAMESPACE, Cluster, OperatorProcess, Traffic, install
+from .operators import ACCOUNT, ELECTION, NAMESPACE, Cluster, OperatorProcess, cluster_in, settings_on
 
 PATIENCE = 60.0
 OPERATOR = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
@@ -43,21 +43,15 @@ pytestmark = pytest.mark.timeout(240, func_only=True)
 
 @pytest.fixture(scope="module")
 def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:
-    install(control_plane, "handover")
-    with Traffic(control_plane, pod_metrics) as traffic:
-        yield Cluster(control_plane, traffic, "handover")
-    control_plane.client.delete("/api/v1/namespaces/handover")
+    with cluster_in(control_plane, pod_metrics, "handover") as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _operator(
     cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    settings = {
-        "interval": "1s",
-        "backends": [{"name": "default", "url": prometheus.url, "staleness": "10s"}],
-        "leaderElection": {"duration": "6s", "deadline": "4s", "retry": "500ms"},
-    }
+    settings = settings_on(prometheus.url, leaderElection=ELECTION)
     with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("handover"), settings).running() as operator:
         yield operator
 

@@ -14,7 +14,7 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import NAMESPACE, Cluster, OperatorProcess, Traffic, install
+from .operators import NAMESPACE, Cluster, OperatorProcess, cluster_in, settings_on
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/servingpool-operator"
 DURATION = 6.0
@@ -26,25 +26,21 @@ pytestmark = pytest.mark.timeout(240, func_only=True)
 
 @pytest.fixture(scope="module")
 def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:
-    install(control_plane, "leading")
-    with Traffic(control_plane, pod_metrics) as traffic:
-        cluster = Cluster(control_plane, traffic, "leading")
+    with cluster_in(control_plane, pod_metrics, "leading") as cluster:
         cluster.serve("chat", rate=4.0)
         cluster.pool("chat")
         yield cluster
-    control_plane.client.delete("/api/v1/namespaces/leading")
 
 
 @pytest.fixture(scope="module")
 def pair(
     cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[OperatorProcess, ...]]:
-    settings = {
-        "interval": "1s",
-        "namespaces": [cluster.namespace],
-        "backends": [{"name": "default", "url": prometheus.url, "staleness": "10s"}],
-        "leaderElection": {"duration": f"{DURATION:.0f}s", "deadline": "4s", "retry": "500ms"},
-    }
+    settings = settings_on(
+        prometheus.url,
+        namespaces=[cluster.namespace],
+        leaderElection={"duration": f"{DURATION:.0f}s", "deadline": "4s", "retry": "500ms"},
+    )
     directory = tmp_path_factory.mktemp("pair")
     both = tuple(OperatorProcess(cluster.plane, directory / name, settings) for name in ("a", "b"))
     for operator in both:

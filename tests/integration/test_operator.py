@@ -17,7 +17,7 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import NAMESPACE, Cluster, OperatorProcess, Traffic, install
+from .operators import NAMESPACE, Cluster, OperatorProcess, cluster_in
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
 LEASE_S = 6
@@ -30,10 +30,8 @@ pytestmark = pytest.mark.timeout(180, func_only=True)
 
 @pytest.fixture(scope="module")
 def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:
-    install(control_plane, "stories")
-    with Traffic(control_plane, pod_metrics) as traffic:
-        yield Cluster(control_plane, traffic, "stories")
-    control_plane.client.delete("/api/v1/namespaces/stories")
+    with cluster_in(control_plane, pod_metrics, "stories") as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
 from .leader_worker_set import API_VERSION, controller, leader_worker_set
-from .operators import Cluster, OperatorProcess, Service, Traffic, deployment, install
+from .operators import Cluster, OperatorProcess, Service, Traffic, deployment, install, settings_on
 from .stand_ins import ROLE_SCALER, SCALING_ADAPTER, SCALING_GROUP, Kind, StandIn
 
 ROOT = Path(__file__).parents[2]
@@ -75,11 +75,7 @@ def cluster(
 def operator(
     cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    settings = {
-        "interval": "1s",
-        "backends": [{"name": "default", "url": prometheus.url, "staleness": "10s"}],
-        "leaderElection": {"enabled": False},
-    }
+    settings = settings_on(prometheus.url)
     with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings).running() as operator:
         yield operator
 

@@ -17,7 +17,7 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import Cluster, OperatorProcess, Traffic, install, prometheus
+from .operators import Cluster, OperatorProcess, Traffic, install, prometheus, settings_on
 
 PATIENCE = 60.0
 OPERATOR = "servingpool-operator"
@@ -53,12 +53,7 @@ def past(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Past]:
     install(control_plane, "past")
-    settings = {
-        "interval": "1s",
-        "namespaces": ["past"],
-        "backends": [{"name": "default", "url": prometheus_of_pods, "staleness": "10s"}],
-        "leaderElection": {"enabled": False},
-    }
+    settings = settings_on(prometheus_of_pods, namespaces=["past"])
     operator = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), settings, name="past")
     target = f"127.0.0.1:{operator.metrics_port}"
     scrape = {"job_name": "operator", "honor_labels": True, "static_configs": [{"targets": [target]}]}

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from servingpool.adapters.cluster.objects import holders
-from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .conftest import own_namespace
-from .operators import Cluster, OperatorProcess, Traffic, install
+from .operators import ELECTION, Cluster, OperatorProcess, settings_on
 from .test_gpu_budget import serve
 
 PATIENCE = 120.0
 
 pytestmark = pytest.mark.timeout(400, func_only=True)
-
-
-@pytest.fixture
-def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:
-    with own_namespace(control_plane) as namespace:
-        install(control_plane, namespace)
-        with Traffic(control_plane, pod_metrics) as traffic:
-            yield Cluster(control_plane, traffic, namespace)
 
 
 def test_it_comes_back_under_a_new_leader_and_a_persons_zero_stays(
@@ -36,11 +25,7 @@ def test_it_comes_back_under_a_new_leader_and_a_persons_zero_stays(
     budget: dict[str, Any] = {"apiVersion": "servingpool.dev/v1alpha1", "kind": "GPUBudget"}
     budget |= {"metadata": {"name": cluster.namespace}}
     chosen = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": cluster.namespace}}}
-    settings = {
-        "interval": "1s",
-        "backends": [{"name": "default", "url": prometheus.url, "staleness": "10s"}],
-        "leaderElection": {"duration": "6s", "deadline": "4s", "retry": "500ms"},
-    }
+    settings = settings_on(prometheus.url, leaderElection=ELECTION)
     serve(cluster, "low", rate=0.5, priority=1)
     serve(cluster, "high", rate=0.5, priority=9)
     cluster.plane.apply({**budget, "spec": {"gpus": 1, **chosen}})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 import shutil
 import time
@@ -22,6 +23,7 @@ from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetr
 from servingpool_lab.binaries import ensure_binaries
 
 from .operators import prometheus
+from .scrapes import each_second, page_job
 
 RECORDED = (Path(__file__).parents[1] / "fixtures" / "vllm-0.32.0-metrics.txt").read_text()
 STARTED = time.time()
@@ -121,17 +123,11 @@ PAGES = {
 
 
 def configuration(target: str) -> dict[str, Any]:
-    def job(name: str, pod: str, **labels: str) -> dict[str, Any]:
-        return {
-            "job_name": name,
-            "metrics_path": f"/pods/reading/{pod}/metrics",
-            "static_configs": [{"targets": [target], "labels": {"namespace": "reading", "pod": pod, **labels}}],
-        }
-
-    jobs = [job(pod, pod) for pod in PAGES if pod != "shadowed"]
-    jobs.append(job("twice", "plain"))  # a ServiceMonitor and a PodMonitor that match the same pod
-    jobs.append(job("shadowed", "shadowed", model_name="gpu-workload", engine="vllm", source="kubernetes"))
-    return {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": jobs}
+    job = functools.partial(page_job, target, "reading")
+    jobs = [job(pod) for pod in PAGES if pod != "shadowed"]
+    jobs.append(job("plain", "twice"))  # a ServiceMonitor and a PodMonitor that match the same pod
+    jobs.append(job("shadowed", model_name="gpu-workload", engine="vllm", source="kubernetes"))
+    return each_second(jobs)
 
 
 @pytest.fixture(scope="module", params=["built", "installed"])

@@ -12,11 +12,10 @@ from typer.testing import CliRunner
 
 from servingpool.cli.main import app
 from servingpool_lab import audit
-from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import Cluster, OperatorProcess, Service, Traffic, deployment, install
+from .operators import Cluster, OperatorProcess, Service, deployment, settings_on
 from .stand_in_engine import Shape
 
 PROMPT, OUTPUT = 2000, 500
@@ -38,21 +37,10 @@ pytestmark = pytest.mark.timeout(500, func_only=True)
 
 
 @pytest.fixture
-def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str], namespace: str) -> Iterator[Cluster]:
-    install(control_plane, namespace)
-    with Traffic(control_plane, pod_metrics) as traffic:
-        yield Cluster(control_plane, traffic, namespace)
-
-
-@pytest.fixture
 def operator(
     cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    settings = {
-        "interval": "1s",
-        "backends": [{"name": "default", "url": prometheus.url, "staleness": "10s"}],
-        "leaderElection": {"enabled": False},
-    }
+    settings = settings_on(prometheus.url)
     with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings).running() as operator:
         yield operator
 

@@ -17,7 +17,7 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import Cluster, OperatorProcess, Service, Traffic, deployment, install
+from .operators import Cluster, OperatorProcess, Service, Traffic, deployment, install, settings_on
 
 NAMESPACE, NODE, NODES = "mixed", "spot-0", "mixed.test/nodes"
 TARGETS = [
@@ -51,12 +51,7 @@ def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]
 def operator(
     cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    settings = {
-        "interval": "1s",
-        "backends": [{"name": "default", "url": prometheus.url, "staleness": "10s"}],
-        "leaderElection": {"enabled": False},
-        "namespaces": [NAMESPACE],
-    }
+    settings = settings_on(prometheus.url, namespaces=[NAMESPACE])
     with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings).running() as operator:
         yield operator
 

@@ -9,7 +9,6 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from servingpool.adapters.cluster import objects
 from servingpool.cli.main import app
 from servingpool.cli.record import read
 from servingpool_lab.control_plane import ControlPlane
@@ -17,7 +16,7 @@ from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
 from .conftest import own_namespace
-from .operators import deployment
+from .operators import deployment, ready_pods
 
 ROOT = Path(__file__).parents[2]
 CRD = ROOT / "crds/servingpools.servingpool.dev.yaml"
@@ -55,13 +54,7 @@ def pods(
             },
         }
     )
-
-    def ready() -> list[str]:
-        found = [objects.pod(raw) for raw in control_plane.client.items(f"/api/v1/namespaces/{namespace}/pods")]
-        return sorted(pod.name for pod in found if pod is not None and pod.ready_since is not None)
-
-    wait_until(lambda: len(ready()) == 2, 30, "two serve")
-    names = ready()
+    names = ready_pods(control_plane, namespace, 2)
     pod_metrics.update({(namespace, pod): SGLANG for pod in names})
     query = f'count by (pod) (sglang:num_running_reqs{{namespace="{namespace}"}})'
     wait_until(lambda: len(prometheus.query(query)) == 2, 30, query)

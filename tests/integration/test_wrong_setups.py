@@ -21,7 +21,7 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import open_local, wait_until
 
 from .conftest import UNAUTHORIZED
-from .operators import Cluster, OperatorProcess, Traffic, deployment, install, prometheus, serving_pool
+from .operators import Cluster, OperatorProcess, Traffic, deployment, install, prometheus, serving_pool, settings_on
 from .stand_in_engine import Engine
 
 ROOT = Path(__file__).parents[2]
@@ -145,12 +145,7 @@ def series(url: str) -> list[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _operator(cluster: Cluster, url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    settings = {
-        "interval": "1s",
-        "backends": [{"name": "default", "url": url, "staleness": "10s"}],
-        "leaderElection": {"enabled": False},
-        "namespaces": [NAMESPACE],
-    }
+    settings = settings_on(url, namespaces=[NAMESPACE])
     with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings).running():
         yield
 

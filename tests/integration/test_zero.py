@@ -13,7 +13,7 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import Cluster, OperatorProcess, Traffic, deployment, install, serving_pool
+from .operators import Cluster, OperatorProcess, Traffic, deployment, install, serving_pool, settings_on
 from .real_router import ENGINE, HOLDS, ROUTER, Answer, Served, router_program
 
 NAMESPACE = "zero"
@@ -46,12 +46,7 @@ def served(
 def _operator(
     cluster: Cluster, served: Served, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    settings = {
-        "interval": "1s",
-        "backends": [{"name": "default", "url": prometheus.url, "staleness": "10s"}],
-        "leaderElection": {"enabled": False},
-        "namespaces": [cluster.namespace],
-    }
+    settings = settings_on(prometheus.url, namespaces=[cluster.namespace])
     cluster.plane.apply(
         serving_pool(
             NAMESPACE,

@@ -1,0 +1,42 @@
+"""Pages of pods that one server speaks for, scraped by a real Prometheus and read as the operator reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from servingpool.adapters.prometheus import BackendConfig, FleetReading, PrometheusBackend, ReadRequest
+from servingpool.decision.observation import Unknown
+
+
+def page_job(target: str, namespace: str, pod: str, name: str = "", **labels: str) -> dict[str, Any]:
+    """A job that scrapes the page of a pod at that host and port; its target has these labels too."""
+    return {
+        "job_name": name or pod,
+        "metrics_path": f"/pods/{namespace}/{pod}/metrics",
+        "static_configs": [{"targets": [target], "labels": {"namespace": namespace, "pod": pod, **labels}}],
+    }
+
+
+def each_second(jobs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The configuration of a Prometheus with these jobs."""
+    return {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": jobs}
+
+
+async def read_when(url: str, request: ReadRequest, wanted: Callable[[FleetReading], bool]) -> FleetReading:
+    """A reading as wanted, whose buckets were looked up when it was so already."""
+    reading: FleetReading | Unknown = Unknown("not read")
+    complete = False
+    for _ in range(600):
+        backend = PrometheusBackend(BackendConfig(url=url))
+        reading = await backend.read(request, time.time())
+        await backend.close()
+        if not isinstance(reading, Unknown) and wanted(reading):
+            if complete:
+                return reading
+            complete = True  # the buckets were looked up before the samples, so perhaps too early
+        else:
+            await asyncio.sleep(0.1)
+    raise AssertionError(f"not so in 600 looks: {reading}")
