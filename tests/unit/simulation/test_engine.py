@@ -19,6 +19,7 @@ from . import step_by_step
 H100 = engine_profile("h100-8b-tp1")
 SMALL = replace(H100, kv_tokens=4096, max_model_len=2048, max_num_batched_tokens=256, max_num_seqs=12)
 """A replica whose every limit is soon reached."""
+ODD = replace(SMALL, bend=2.0, tokens_per_step=3, pause_every=1.0, ttft_from_admission=True)
 
 
 def served(profile: EngineProfile, requests: list[tuple[float, int, int]]) -> tuple[Engine, list[Outcome]]:
@@ -146,24 +147,27 @@ requests = st.lists(st.tuples(st.floats(0, 3), st.integers(1, 2500), st.integers
 )
 
 
+@pytest.mark.parametrize("profile", [SMALL, ODD], ids=["an engine as usual", "every oddity at once"])
 @settings(max_examples=40, deadline=None)
-@given(requests=requests, looks=st.lists(st.floats(0, 6), max_size=20))
+@given(requests=requests, looks=st.lists(st.floats(0, 20), max_size=30))
 def test_nothing_is_lost_and_looking_changes_nothing(
-    requests: list[tuple[float, int, int]], looks: list[float]
+    profile: EngineProfile, requests: list[tuple[float, int, int]], looks: list[float]
 ) -> None:
-    engine, outcomes = served(SMALL, requests)
+    engine, outcomes = served(profile, requests)
     assert [o.request for o in outcomes] == list(range(len(requests)))
     assert [o.rejected for o in outcomes] == [prompt >= 2048 for _, prompt, _ in requests]
     metrics = engine.metrics()
     assert metrics.counters["generation_tokens"] == sum(o.output_tokens for o in outcomes)
     assert (engine.running, engine.waiting, engine.kv_cache_usage, engine.in_flight) == (0, 0, 0, 0)
 
-    watched = Engine(SMALL, 0.0)
+    watched, tokens = Engine(profile, 0.0), [0.0]
     for at, submission in sorted([(at, None) for at in looks] + [(r[0], r) for r in requests], key=lambda e: e[0]):
         if submission:
             watched.submit(*submission)
         else:
             watched.advance(at)
+            tokens.append(watched.metrics().counters["generation_tokens"])
+    assert tokens == sorted(tokens), "counters never fall"
     watched.drain()
     assert watched.take_outcomes() == outcomes
 

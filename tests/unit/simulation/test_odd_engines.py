@@ -5,31 +5,23 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics, Unknown
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo import Slo
 from servingpool_simulation import page, traces
-from servingpool_simulation.engine import Engine, Outcome
+from servingpool_simulation.engine import Engine
 from servingpool_simulation.fleet import ColdStart, Fleet
 from servingpool_simulation.hardware import EngineProfile, engine_profile, flat_profile
 from servingpool_simulation.policies import Static
 from servingpool_simulation.run import SimulationOptions, simulate
 from servingpool_simulation.scrape import ScrapeOptions, Scraper
 
+from .test_engine import served
+
 H100 = engine_profile("h100-8b-tp1")
 FLAT = flat_profile(0.06, max_num_seqs=8)
 SLO = Slo(time_to_first_token=2.0, time_per_output_token=0.1)
-
-
-def served(profile: EngineProfile, requests: list[tuple[float, int, int]]) -> tuple[Engine, list[Outcome]]:
-    engine = Engine(profile, 0.0)
-    for request in requests:
-        engine.submit(*request)
-    engine.drain()
-    return engine, engine.take_outcomes()
 
 
 @pytest.mark.parametrize("cap", [4, 8, 64])
@@ -152,40 +144,6 @@ def test_speculative_decoding_gives_three_tokens_a_step_and_observes_one_latency
     if tokens > 1:
         assert only.tpot == pytest.approx(0.06 * steps / (tokens - 1))
         assert metrics.histograms["request_time_per_output_token_seconds"].total == pytest.approx(only.tpot)
-
-
-ODD = replace(
-    replace(H100, kv_tokens=4096, max_model_len=2048, max_num_batched_tokens=256, max_num_seqs=12),
-    bend=2.0,
-    tokens_per_step=3,
-    pause_every=1.0,
-    ttft_from_admission=True,
-)
-requests = st.lists(st.tuples(st.floats(0, 3), st.integers(1, 1500), st.integers(1, 400)), min_size=1, max_size=40).map(
-    sorted
-)
-
-
-@settings(max_examples=40, deadline=None)
-@given(requests=requests, looks=st.lists(st.floats(0, 20), max_size=30).map(sorted))
-def test_odd_engines_lose_no_token_and_their_counters_never_fall(
-    requests: list[tuple[float, int, int]], looks: list[float]
-) -> None:
-    engine, outcomes = served(ODD, requests)
-    assert [o.request for o in outcomes] == list(range(len(requests)))
-    assert engine.metrics().counters["generation_tokens"] == sum(o.output_tokens for o in outcomes)
-    assert (engine.running, engine.waiting, engine.kv_cache_usage, engine.in_flight) == (0, 0, 0, 0)
-
-    watched = Engine(ODD, 0.0)
-    for request in requests:
-        watched.submit(*request)
-    tokens = []
-    for at in looks:
-        watched.advance(at)
-        tokens.append(watched.metrics().counters["generation_tokens"])
-    assert tokens == sorted(tokens)
-    watched.drain()
-    assert watched.take_outcomes() == outcomes
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from servingpool.decision.pool import Pool
 from servingpool.decision.slo import Slo
 from servingpool_simulation.fleet import ColdStart
-from servingpool_simulation.hardware import EngineProfile, engine_profile
+from servingpool_simulation.hardware import engine_profile, flat_profile
 from servingpool_simulation.offered import offered_load
 from servingpool_simulation.oracle import Effort, Schedule, next_place, oracle
 from servingpool_simulation.planning import Price, ordered, plan
@@ -21,18 +21,8 @@ PEAK = poisson("a peak", (1.0, 8.0, 1.0), 400.0, prompt=1000, output=150)
 LITTLE = Effort(requests=600_000, most_runs=60)
 
 BASE, TOKEN = 0.01, 0.001
-PLAIN = EngineProfile(
-    name="plain",
-    dense=((0, BASE), (1, BASE), (8192, BASE + 8191 * TOKEN)),
-    decode_base=0.0,
-    decode_per_request=0.0,
-    decode_per_kv_token=0.0,
-    prefill_base=0.0,
-    prefill_per_token=0.0,
-    prefill_per_token_context=0.0,
-    kv_tokens=400_000,
-    host_overhead=0.0,
-)
+LINE = ((0, BASE), (1, BASE), (8192, BASE + 8191 * TOKEN))
+PLAIN = flat_profile(BASE, dense=LINE, max_num_batched_tokens=8192, max_model_len=8192)
 """A step of 10 ms and 1 ms for each token beyond the first."""
 
 

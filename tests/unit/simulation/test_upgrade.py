@@ -9,24 +9,13 @@ from servingpool.decision.pool import Pool
 from servingpool.decision.slo import Slo
 from servingpool_simulation import page, traces
 from servingpool_simulation.fleet import Fleet
-from servingpool_simulation.hardware import EngineProfile, engine_profile
+from servingpool_simulation.hardware import engine_profile, flat_profile
 from servingpool_simulation.policies import Static
 from servingpool_simulation.run import SimulationOptions, simulate
 from servingpool_simulation.tables import FINISHED
 from servingpool_simulation.upgrade import Upgrade
 
-TEN_MS = EngineProfile(
-    name="a step is 10 ms whatever is in it",
-    dense=((1, 0.01), (8192, 0.01)),
-    decode_base=0.0,
-    decode_per_request=0.0,
-    decode_per_kv_token=0.0,
-    prefill_base=0.0,
-    prefill_per_token=0.0,
-    prefill_per_token_context=0.0,
-    kv_tokens=400_000,
-    host_overhead=0.0,
-)
+TEN_MS = flat_profile(0.01, max_num_seqs=256)
 ONE = traces.Trace("one", np.array([0.005]), np.array([100]), np.array([1000]), 30.0)
 CROWD = traces.Trace("crowd", np.zeros(40) + 0.005, np.full(40, 160), np.full(40, 1000), 30.0)
 
