@@ -148,10 +148,10 @@ class Cluster:
     traffic: Traffic
     namespace: str
 
-    def serve(self, name: str, *, replicas: int = 1, rate: float = 0.0, model: str | None = None) -> None:
+    def serve(self, name: str, *, replicas: int = 1, rate: float = 0.0) -> None:
         """A Deployment under traffic."""
         self.plane.apply(deployment(self.namespace, name, replicas))
-        self.traffic.services[self.namespace, name] = Service(model or name, rate)
+        self.traffic.services[self.namespace, name] = Service(name, rate)
 
     def load(self, name: str, rate: float) -> None:
         self.traffic.services[self.namespace, name].rate = rate

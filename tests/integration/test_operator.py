@@ -60,8 +60,6 @@ def _pools(cluster: Cluster, operator: OperatorProcess) -> None:
     cluster.pool("advised", mode="Recommend", targets=[{"name": "advised", "min": 2, "max": 3}])
     cluster.serve("priced", rate=2.0)
     cluster.pool("priced", targets=[{"name": "priced", "min": 1, "max": 1, "costPerReplicaHour": 9}], compareTo="akme")
-    cluster.serve("misnamed", rate=1.0, model="the-real-name")
-    cluster.pool("misnamed")
     cluster.serve("idle", rate=2.0)
     cluster.pool("idle")
     cluster.pool("orphan")
@@ -180,12 +178,6 @@ def test_a_backend_that_is_not_open_to_the_namespace_is_refused(cluster: Cluster
     assert cluster.told("lost", "Ready") == (
         "spec.metrics.backend 'elsewhere' cannot be used: it does not allow namespace stories."
     )
-
-
-def test_a_wrong_model_name_is_reported_with_the_right_one(cluster: Cluster) -> None:
-    cluster.wait_condition("misnamed", "MetricsAvailable", ("False", "NoSeriesForModel"))
-    assert "'the-real-name'" in cluster.told("misnamed", "MetricsAvailable")
-    assert cluster.replicas("misnamed") == 1
 
 
 def versions(cluster: Cluster, name: str) -> dict[str, str]:
