@@ -10,9 +10,9 @@ def ready(status: Truth, reason: Reason, now: datetime, message: str = "") -> Co
     return condition(ConditionType.READY, status, reason=reason, message=message, generation=1, now=now)
 
 
-def test_a_new_reason_keeps_the_transition_time_while_the_status_stays() -> None:
+def test_a_new_reason_and_message_keep_the_transition_time_while_the_status_stays() -> None:
     before = ready(Truth.FALSE, Reason.TARGET_NOT_FOUND, NOON)
-    [after] = updated([before], [ready(Truth.FALSE, Reason.OWNED_BY_HPA, LATER)])
+    [after] = updated([before], [ready(Truth.FALSE, Reason.OWNED_BY_HPA, LATER, "An HPA scales it.")])
     assert (after.reason, after.last_transition_time) == ("OwnedByHPA", NOON)
 
 

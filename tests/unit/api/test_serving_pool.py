@@ -52,11 +52,6 @@ def test_another_kind_is_no_pool() -> None:
         ServingPool.read(raw(kind="Deployment"))
 
 
-def test_a_pool_cannot_be_changed_in_place() -> None:
-    with pytest.raises(ValidationError, match="frozen"):
-        ServingPool.read(raw()).spec.model = "other"  # type: ignore[misc]
-
-
 def test_a_figure_that_is_not_a_number_never_reaches_the_status() -> None:
     with pytest.raises(ValidationError):
         Status(attainment=float("nan"))

@@ -189,32 +189,9 @@ def test_json_is_the_status_as_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     assert yaml.safe_load(shown.stdout)["lastDecision"]["limits"] == DECISION["limits"]
 
 
-@pytest.mark.parametrize(
-    ("failure", "code", "said"),
-    [
-        (NotFound("Cannot read it: 404 not found"), 1, "404 not found. Check name and namespace."),
-        (ClusterError("Cannot read ServingPool prod/chat: 401 Unauthorized"), 4, "401 Unauthorized"),
-    ],
-)
-def test_a_failure_is_one_sentence_and_an_exit_code(
-    monkeypatch: pytest.MonkeyPatch, failure: Exception, code: int, said: str
-) -> None:
-    shown = explain(monkeypatch, failure)
-    assert shown.exit_code == code
-    assert said in shown.stderr
-    assert "Traceback" not in shown.output
-
-
 def test_a_pool_that_is_not_valid_is_told_with_field_range_and_value(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = explain(monkeypatch, {**stored({}), "spec": SPEC | {"slo": {"timeToFirstToken": "20m"}}})
     assert shown.exit_code == 5
     assert shown.stderr == (
         "ServingPool prod/chat is not valid: spec.slo.timeToFirstToken: must be 1ms to 10m, got 20m\n"
     )
-
-
-@pytest.mark.parametrize("name", ["a/b/c", "prod/", "/chat", ""])
-def test_a_name_that_is_none_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    shown = explain(monkeypatch, NotFound("404"), name)
-    assert shown.exit_code == 2
-    assert "NAMESPACE/NAME" in shown.stderr

@@ -137,16 +137,6 @@ async def test_what_is_deleted_while_its_watch_is_broken_is_forgotten(
     assert len(world.pools) == left
 
 
-async def test_a_deleted_last_hpa_releases_its_deployment() -> None:
-    world = World()
-    await world.start(hpa("h"))
-    await world.watches.forget_deleted()
-    assert world.cache.autoscalers(TargetKey("chat", "vllm"))
-    world.delete(hpa("h"))
-    await world.watches.forget_deleted()
-    assert not world.cache.autoscalers(TargetKey("chat", "vllm"))
-
-
 async def test_deleted_pods_are_not_replicas() -> None:
     world = World()
     await world.start(*(pod(f"p-{number}") for number in range(3)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -26,7 +26,8 @@ from servingpool.adapters.prometheus import (
     TooLarge,
 )
 from servingpool.adapters.prometheus.rows import Unread
-from servingpool.decision.observation import ReplicaMetrics, Unknown
+from servingpool.decision.decision import Decision
+from servingpool.decision.observation import Observation, ReplicaMetrics, Unknown
 from servingpool.reconcile.act import Actor
 from servingpool.reconcile.backfill import Backfill
 from servingpool.reconcile.budget_report import BudgetReporter
@@ -237,6 +238,8 @@ class FakeCluster:
         self.services: dict[str, Service] = {}
         self.hidden: set[str] = set()
         """Pods that are not scraped."""
+        self.exports: Callable[[ReplicaMetrics], ReplicaMetrics] = lambda sample: sample
+        """What a pod exports in place of its engine's sample."""
         self.drain = False
         """Removed pods stay until they are `drained`."""
         self.draining: dict[str, list[str]] = {}
@@ -321,11 +324,31 @@ class FakeCluster:
     def delete(self, name: str = "pool") -> None:
         self.cache.see_pool(self.cache.pools["chat", name], gone=True)
 
-    def autoscaler(self, kind: str, target: str = "vllm", *, gone: bool = False) -> None:
-        reference = {"kind": "Deployment", "name": target}
-        meta = {"namespace": "chat", "name": "x", "uid": "x"}
-        raw = {"kind": kind, "metadata": meta, "spec": {"scaleTargetRef": reference}}
+    def store(self, name: str = "pool", *, status: Status | None = None, **meta: Any) -> None:
+        """The API server shows the pool with this status, or the one that it has, and these metadata."""
+        raw = self.cache.pools["chat", name]
+        self._version += 1
+        meta = {**raw["metadata"], "resourceVersion": str(self._version), **meta}
+        shown = raw.get("status", {}) if status is None else status
+        self.cache.see_pool({**raw, "metadata": meta, "status": shown}, gone=False)
+
+    def autoscaler(
+        self, kind: str, target: str = "vllm", *, name: str = "x", of: str = "Deployment", gone: bool = False
+    ) -> None:
+        """It comes or goes; it names a target of this kind."""
+        meta = {"namespace": "chat", "name": name, "uid": name}
+        raw = {"kind": kind, "metadata": meta, "spec": {"scaleTargetRef": {"kind": of, "name": target}}}
         self.cache.see_autoscaler(raw, gone=gone)
+
+    def rollout(self, name: str = "vllm", *, over: bool = False) -> None:
+        """A pod of a new revision stands, which is not Ready; or it is gone again."""
+        owner = [{"kind": "Deployment", "uid": f"d-{name}", "controller": True}]
+        revision = {"namespace": "chat", "name": "rs-new", "uid": "rs-new", "ownerReferences": owner}
+        self.cache.see_replica_set({"metadata": revision}, gone=False)
+        owner = [{"kind": "ReplicaSet", "uid": "rs-new", "controller": True}]
+        young = {"namespace": "chat", "name": "new-1", "uid": "new-1", "ownerReferences": owner}
+        young |= {"creationTimestamp": stamp(self.now)}
+        self.cache.see_pod({"metadata": young, "status": {"conditions": []}}, gone=over)
 
     def show(self, name: str) -> None:
         """The Deployment and its pods, as the watches bring them."""
@@ -427,7 +450,7 @@ class FakeCluster:
 
     def samples(self) -> dict[tuple[str, str], dict[str, ReplicaMetrics]]:
         return {
-            ("chat", engine.name): {service.model: engine.page(self.now)}
+            ("chat", engine.name): {service.model: self.exports(engine.page(self.now))}
             for service in self.services.values()
             for engine in service.engines
             if engine.name not in self.hidden
@@ -469,6 +492,24 @@ class FakeCluster:
     def target(self, name: str = "vllm", pool: str = "pool") -> Ledger:
         """The ledger of a pool's target."""
         return self.state(pool).targets[TargetKey("chat", name)]
+
+    def decision(self, name: str = "pool") -> Decision:
+        """The last one on a pool."""
+        found = self.state(name).decision
+        assert found is not None
+        return found
+
+    def observation(self, name: str = "pool") -> Observation:
+        """What a pool was last decided on."""
+        found = self.state(name).observation
+        assert found is not None
+        return found
+
+    def workload(self, name: str = "vllm") -> Workload:
+        """A Deployment as the operator knows it."""
+        found = self.cache.workload(TargetKey("chat", name))
+        assert found is not None
+        return found
 
     def status(self, name: str = "pool") -> Status:
         """As stored."""

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+
+import pytest
+
+from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics
 
 from .fake_cluster import FakeCluster
 
 ONE_MINUTE = 1.0
+
+
+def serving(rate: float = 6.0, *, replicas: int = 2, minutes: float = 0.0, **spec: Any) -> FakeCluster:
+    """A Deployment at so many requests/s and its pool, so many minutes after both were made."""
+    world = FakeCluster()
+    world.serve(rate=rate, replicas=replicas)
+    world.pool(**spec)
+    world.step(minutes=minutes)
+    return world
 
 
 def settled(**spec: Any) -> FakeCluster:
@@ -14,14 +29,37 @@ def settled(**spec: Any) -> FakeCluster:
 
     Its first orders, made before anything was learned, are no part of the stories.
     """
-    world = FakeCluster()
-    world.serve(rate=6.0)
-    world.pool(**spec)
-    world.step(minutes=25)
+    world = serving(minutes=25, **spec)
     assert world.services["vllm"].orders == []
     world.writes.scales.clear()
     world.writes.events.clear()
     return world
+
+
+def amid_reading(world: FakeCluster, happens: Callable[[], None]) -> None:
+    """This happens each time that Prometheus is read."""
+    read = world.prometheus.read
+
+    async def reading(*given: Any) -> Any:
+        happens()
+        return await read(*given)
+
+    world.prometheus.read = reading  # type: ignore[assignment, method-assign]
+
+
+def upon(world: FakeCluster, write: str, happens: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """This happens once that write is done, before its answer is there."""
+    work = getattr(world, write)
+
+    async def written(*given: Any, **named: Any) -> None:
+        await work(*given, **named)
+        happens()
+
+    monkeypatch.setattr(world, write, written)
+
+
+def without_ttft(sample: ReplicaMetrics) -> ReplicaMetrics:
+    return replace(sample, time_to_first_token=NOT_EXPOSED)
 
 
 SEVERAL = [
@@ -41,7 +79,4 @@ def several(targets: list[dict[str, Any]] = SEVERAL, **spec: Any) -> FakeCluster
 
 def hungry(**spec: Any) -> FakeCluster:
     """Two replicas that need to be more, calibrated, if nothing stands in the way."""
-    world = FakeCluster()
-    world.serve(rate=30.0)
-    world.pool(**spec)
-    return world
+    return serving(30.0, **spec)

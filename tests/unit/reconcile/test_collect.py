@@ -20,7 +20,7 @@ from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.readings import Readings
 
-from .fake_cluster import FakeCluster
+from .stories import serving
 
 
 @dataclass
@@ -83,8 +83,8 @@ def scene(tenants: int, *, most: int, **config: Any) -> Scene:
     return Scene(backend, [tenant(f"t{number:02}") for number in range(tenants)])
 
 
-def tenant(name: str) -> ServingPool:
-    meta = {"namespace": "chat", "name": name, "uid": name, "generation": 1}
+def tenant(name: str, namespace: str = "chat") -> ServingPool:
+    meta = {"namespace": namespace, "name": name, "uid": name, "generation": 1}
     spec = {
         "model": "llama",
         "slo": {"timeToFirstToken": "2s"},
@@ -213,13 +213,7 @@ class Street:
 def test_a_tenant_with_thousands_of_label_sets_waits_for_himself() -> None:
     """The other one was read in three rounds of eight."""
     slow = scene(500, most=5)
-    (other,) = neighbours("other")
-    meta, spec = (
-        {"namespace": "other", "name": "zz", "uid": "zz", "generation": 1},
-        other.spec.model_dump(by_alias=True),
-    )
-    spec["metrics"]["matchLabels"] = {"tenant": "zz"}
-    slow.pools.append(ServingPool.read({"metadata": meta, "spec": spec}))
+    slow.pools.append(tenant("zz", "other"))
     read: list[str] = []
     for _ in range(8):
         slow.tick()
@@ -270,9 +264,7 @@ def test_so_many_namespaces_are_asked_for_in_queries_of_a_bounded_length() -> No
 
 
 def test_pools_without_a_target_are_not_asked_about() -> None:
-    world = FakeCluster()
-    world.serve()
-    world.pool()
+    world = serving(2.0)
     world.pool("lost", target="nothing", metrics={"matchLabels": {"team": "lost"}})
     world.step(minutes=1)
     assert world.prometheus.asked.count("read") == 4, "one of the two in each round"

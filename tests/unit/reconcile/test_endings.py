@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .fake_cluster import FakeCluster, stamp
-from .stories import hungry
+from .fake_cluster import stamp
+from .stories import hungry, serving
 from .test_budgets import GPUS, budget, held, status, verdict
 
 
@@ -18,9 +18,7 @@ def test_a_target_that_is_being_deleted_is_not_scaled() -> None:
 
 def test_a_pool_that_is_being_deleted_scales_nothing() -> None:
     world = hungry()
-    raw = world.cache.pools["chat", "pool"]
-    meta = {**raw["metadata"], "deletionTimestamp": stamp(world.now), "generation": 2, "resourceVersion": "99"}
-    world.cache.see_pool({**raw, "metadata": meta}, gone=False)
+    world.store(deletionTimestamp=stamp(world.now), generation=2)
     world.step(minutes=5)
     world.set_replicas("vllm", 12)
     world.step(minutes=5)
@@ -29,9 +27,7 @@ def test_a_pool_that_is_being_deleted_scales_nothing() -> None:
 
 
 def test_a_pod_that_should_have_ended_long_ago_holds_no_budget_and_is_named() -> None:
-    world = FakeCluster()
-    world.serve(rate=2.0, replicas=3)
-    world.pool(targets=[{"name": "vllm", "min": 3, "max": 3}])
+    world = serving(2.0, replicas=3, targets=[{"name": "vllm", "min": 3, "max": 3}])
     budget(world, 3 * GPUS)
     world.step(minutes=5)
     world.drain, world.grace = True, 30

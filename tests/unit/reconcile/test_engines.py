@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from servingpool.adapters.prometheus import ANY_MODEL, Cause, EngineMetrics, Missing, shipped
 from servingpool.adapters.prometheus.rows import Unread
 from servingpool.api.serving_pool import ServingPool
-from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics
 from servingpool.reconcile.backfill import apart, past
 from servingpool.reconcile.readings import Readings
 
 from .fake_cluster import FakeCluster
+from .stories import serving, without_ttft
 
 KNOWN = "llamacpp, lmdeploy, nim, ollama, sglang, tensorrt-llm, tgi, vllm"
 
 
 def test_an_engine_that_nobody_knows_is_told_with_those_that_can_be_used() -> None:
-    world = FakeCluster()
-    world.serve(rate=30.0)
-    world.pool(engine="vlllm")
-    world.step(minutes=5)
+    world = serving(30.0, minutes=5, engine="vlllm")
     assert world.condition("Ready") == ("False", "UnknownEngine")
     assert world.message("Ready") == f"spec.engine 'vlllm' cannot be used: known engines are {KNOWN}."
     assert world.writes.scales == []
@@ -58,9 +53,7 @@ def test_an_engine_that_counts_no_requests_is_usable_behind_a_gateway_alone() ->
 
 
 def test_an_engine_of_the_configuration_is_known() -> None:
-    world = FakeCluster()
-    world.serve()
-    world.pool(engine="acme")
+    world = serving(2.0, engine="acme")
     pool = ServingPool.read(world.cache.pools["chat", "pool"])
     acme = EngineMetrics.model_validate(shipped()["nim"].model_dump(by_alias=True))
     assert Readings(world.backends, {**shipped(), "acme": acme}).problem(pool) is None
@@ -127,15 +120,7 @@ def test_histograms_that_are_stored_as_native_ones_name_the_setting() -> None:
     world = FakeCluster()
     pods = [engine.name for engine in world.serve(rate=6.0).engines]
     world.pool()
-    pages = world.samples
-
-    def converted() -> dict[tuple[str, str], dict[str, ReplicaMetrics]]:
-        return {
-            pod: {model: replace(one, time_to_first_token=NOT_EXPOSED) for model, one in found.items()}
-            for pod, found in pages().items()
-        }
-
-    world.samples = converted  # type: ignore[method-assign]
+    world.exports = without_ttft
     world.prometheus.native = {("chat", pod) for pod in pods}
     world.step(minutes=1)
     assert world.condition("MetricsAvailable") == ("False", "NativeHistograms")

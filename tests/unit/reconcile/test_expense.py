@@ -126,11 +126,9 @@ Seen = tuple[ServingPool, Observation, Figures]
 
 def inputs(of: FakeCluster) -> Seen:
     """Of the last decision."""
-    state = of.state()
-    assert state.pool is not None
-    assert state.decision is not None
-    assert state.observation is not None
-    return state.pool, state.observation, state.decision.figures
+    pool = of.state().pool
+    assert pool is not None
+    return pool, of.observation(), of.decision().figures
 
 
 def told(pool: ServingPool, observation: Observation, figures: Figures) -> Expense:

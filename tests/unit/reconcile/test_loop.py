@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -13,13 +13,12 @@ import pytest
 from servingpool.adapters.cluster.errors import NotFound
 from servingpool.adapters.cluster.objects import Key
 from servingpool.api.serving_pool import Metadata
-from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics
 from servingpool.reconcile import loop
 
 from ..adapters.cluster.virtual_time import now as virtual_now  # noqa: TID252
 from ..adapters.cluster.virtual_time import run  # noqa: TID252
 from .fake_cluster import FakeCluster
-from .stories import ONE_MINUTE, settled
+from .stories import ONE_MINUTE, amid_reading, serving, settled, without_ttft
 
 
 def test_scales_up_when_load_grows_and_says_so_once() -> None:
@@ -35,13 +34,6 @@ def test_scales_up_when_load_grows_and_says_so_once() -> None:
     assert scaled[-1][3].startswith(f"New size: {first[2]}; reason: ")
     assert world.status()["lastScaleTime"]
     assert world.status()["desiredReplicas"] == first[2]
-
-
-def test_scales_down_when_load_has_gone() -> None:
-    world = settled()
-    world.set_replicas("vllm", 6)
-    world.step(minutes=10)
-    assert world.writes.scales[-1][2] < 6
 
 
 def test_a_change_writes_one_log_line_and_a_quiet_tick_none(caplog: pytest.LogCaptureFixture) -> None:
@@ -112,13 +104,7 @@ def test_a_leader_deposed_in_a_tick_does_not_write() -> None:
     world = settled()
     world.services["vllm"].rate = 30.0
     writes = world.writes.count()
-
-    class Losing(type(world.prometheus)):  # type: ignore[misc]
-        async def read(self, *args: Any) -> Any:
-            world.leading = False
-            return await super().read(*args)
-
-    world.prometheus.__class__ = Losing
+    amid_reading(world, lambda: setattr(world, "leading", False))
     for _ in range(8):
         world.leading = True
         world.step()
@@ -128,13 +114,7 @@ def test_a_leader_deposed_in_a_tick_does_not_write() -> None:
 def test_a_pool_paused_while_prometheus_is_read_is_not_scaled() -> None:
     world = settled()
     world.services["vllm"].rate = 30.0
-
-    class Pausing(type(world.prometheus)):  # type: ignore[misc]
-        async def read(self, *args: Any) -> Any:
-            world.pool(mode="Paused")
-            return await super().read(*args)
-
-    world.prometheus.__class__ = Pausing
+    amid_reading(world, lambda: world.pool(mode="Paused"))
     for _ in range(8):
         world.pool()
         world.step()
@@ -230,30 +210,16 @@ def test_a_pool_that_was_not_read_keeps_its_status_until_its_samples_are_stale()
     assert world.condition("MetricsAvailable")[0] == "True"
 
 
-def test_the_next_scale_starts_from_a_number_set_by_hand() -> None:
+def test_scales_down_from_a_number_set_by_hand_that_is_not_needed() -> None:
     world = settled()
     world.set_replicas("vllm", 6)
-    world.step(minutes=20)
-    assert world.writes.scales[0][1] == 6
-
-
-def test_recommend_touches_nothing() -> None:
-    world = FakeCluster()
-    world.serve(rate=30.0)
-    world.pool(mode="Recommend")
     world.step(minutes=10)
-    assert world.writes.scales == []
-    assert set(world.writes.reasons("pool")) == {"Recommended"}
-    assert world.condition("Ready") == ("True", "Recommending")
-    assert world.status()["desiredReplicas"] > 2
-    assert world.status()["lastDecision"]["verdict"] == "ScaleUp"
+    assert world.writes.scales[0][1] == 6
+    assert world.writes.scales[-1][2] < 6
 
 
 def test_paused_observes_and_touches_nothing() -> None:
-    world = FakeCluster()
-    world.serve(rate=30.0)
-    world.pool(mode="Paused")
-    world.step(minutes=5)
+    world = serving(30.0, minutes=5, mode="Paused")
     assert world.writes.scales == []
     assert world.condition("Ready") == ("True", "Paused")
     assert world.status()["throughput"]["generationTokensPerSecond"] > 0
@@ -275,16 +241,6 @@ def test_figures_that_move_are_written_once_a_minute_at_most() -> None:
         world.services["vllm"].rate = 6.0 if minute % 2 else 4.0
         world.step(minutes=ONE_MINUTE)
     assert 0 < len(world.writes.statuses) - written <= 12
-
-
-def test_a_condition_keeps_the_time_at_which_its_status_turned() -> None:
-    world = settled()
-    turned = {c["type"]: c["lastTransitionTime"] for c in world.status()["conditions"]}
-    world.hidden = {world.services["vllm"].engines[0].name}
-    world.step(minutes=3)
-    now = {c["type"]: c["lastTransitionTime"] for c in world.status()["conditions"]}
-    assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
-    assert now["MetricsAvailable"] == turned["MetricsAvailable"]
 
 
 def test_a_deleted_pool_is_forgotten_and_its_workload_kept() -> None:
@@ -318,14 +274,7 @@ def test_a_pool_deleted_while_prometheus_is_read_stops_nobody() -> None:
     world.serve("other", rate=3.0)
     world.pool("other", target="other")
     world.step()
-
-    class Deleting(type(world.prometheus)):  # type: ignore[misc]
-        async def read(self, *args: Any) -> Any:
-            if ("chat", "pool") in world.cache.pools:
-                world.delete("pool")
-            return await super().read(*args)
-
-    world.prometheus.__class__ = Deleting
+    amid_reading(world, lambda: world.delete("pool") if ("chat", "pool") in world.cache.pools else None)
     assert world.step().decided == 1
 
 
@@ -346,22 +295,15 @@ def test_complete_metrics_after_an_outage_are_reported_at_once() -> None:
 
 def test_samples_that_lack_a_series_are_not_valid_metrics() -> None:
     world = settled()
-    pages = world.samples
-
-    def relabelled() -> dict[tuple[str, str], dict[str, ReplicaMetrics]]:
-        return {
-            pod: {model: replace(page, time_to_first_token=NOT_EXPOSED) for model, page in models.items()}
-            for pod, models in pages().items()
-        }
-
-    world.samples = relabelled  # type: ignore[method-assign]
+    world.exports = without_ttft
     world.step()
     assert world.condition("MetricsAvailable") == ("False", "MissingFigures")
     assert world.message("MetricsAvailable") == (
         "Pods are scraped but do not export time to first token. Replicas stay as they are."
         " Update the engine, or switch these metrics on."
     )
-    world.samples = lambda: relabelled() | dict([next(iter(pages().items()))])  # type: ignore[method-assign]
+    whole = world.services["vllm"].engines[0].name
+    world.exports = lambda sample: sample if sample.replica == whole else without_ttft(sample)
     world.step(minutes=ONE_MINUTE)
     assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
     assert world.message("MetricsAvailable") == (
@@ -378,9 +320,7 @@ def test_the_cost_of_tokens_is_reported() -> None:
 
 
 def test_the_status_counts_ready_wanted_and_most_replicas() -> None:
-    world = FakeCluster()
-    world.serve(rate=6.0)
-    world.pool()
+    world = serving()
     world.set_replicas("vllm", 3)
     world.step()
     status = world.status()

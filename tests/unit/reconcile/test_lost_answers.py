@@ -9,24 +9,21 @@ from typing import Any, get_args, get_origin
 import pytest
 
 from servingpool.adapters.cluster.errors import Conflict, Forbidden, Unanswered
-from servingpool.adapters.cluster.objects import FIELD_MANAGER, TargetKey
+from servingpool.adapters.cluster.objects import FIELD_MANAGER
 from servingpool.api.part import Part
 from servingpool.api.status import Status
 from servingpool.reconcile import loop
-from servingpool.reconcile.metrics import PoolCollector
 from servingpool.reconcile.report import ANYTHING
 
 from ..adapters.cluster.virtual_time import run  # noqa: TID252
 from .fake_cluster import FakeCluster
-from .stories import settled
+from .stories import amid_reading, serving, settled, upon
+from .test_metrics import exposed
 
 
 def short(**spec: Any) -> FakeCluster:
     """A pool that orders a second replica at its first tick."""
-    world = FakeCluster()
-    world.serve(replicas=1, rate=0.0)
-    world.pool(targets=[{"name": "vllm", "min": 2, "max": 4}], **spec)
-    return world
+    return serving(0.0, replicas=1, targets=[{"name": "vllm", "min": 2, "max": 4}], **spec)
 
 
 def tick(world: FakeCluster) -> None:
@@ -84,13 +81,7 @@ def test_a_scale_is_reported_even_if_the_tick_ends_before_the_answer(
 
 def loses_the_lead_amid(world: FakeCluster, write: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lease runs out before the answer to that write is there: another may lead by then."""
-    work = getattr(world, write)
-
-    async def losing(*args: Any, **kwargs: Any) -> None:
-        await work(*args, **kwargs)
-        world.leading = False
-
-    monkeypatch.setattr(world, write, losing)
+    upon(world, write, lambda: setattr(world, "leading", False), monkeypatch)
 
 
 @pytest.mark.parametrize(("amid", "events"), [("scale", 0), ("post_event", 1)])
@@ -133,32 +124,12 @@ def test_no_write_begins_after_the_deadline_of_the_tick(monkeypatch: pytest.Monk
     assert begun == [0.0]
 
 
-def test_a_scale_does_not_hide_a_newer_number_of_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever watches the Deployment sets it back within milliseconds, and its event is read before our answer is."""
+def test_a_program_that_resets_during_scaling_is_seen_at_once_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It sets the number back within milliseconds, and its event is read before our answer is."""
     world = short()
-    scale = world.scale
-
-    async def reset(*args: Any, **kwargs: Any) -> None:
-        await scale(*args, **kwargs)
-        world.set_replicas("vllm", 1, by="keeper")
-        await asyncio.sleep(0)
-
-    monkeypatch.setattr(world, "scale", reset)
+    upon(world, "scale", lambda: world.set_replicas("vllm", 1, by="keeper"), monkeypatch)
     tick(world)
-    held = world.cache.workload(TargetKey("chat", "vllm"))
-    assert held is not None
-    assert held.replicas == 1, "the API server has 1, and our cache says 2 until the Deployment changes again"
-
-
-def test_a_program_that_resets_during_scaling_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = short()
-    scale = world.scale
-
-    async def reset(*args: Any, **kwargs: Any) -> None:
-        await scale(*args, **kwargs)
-        world.set_replicas("vllm", 1, by="keeper")
-
-    monkeypatch.setattr(world, "scale", reset)
+    assert world.workload().replicas == 1, "the API server has 1: 2 would stand here until the Deployment changes again"
     for _ in range(40):
         tick(world)
     assert world.condition("Ready") == ("False", "ReplicasContested")
@@ -168,28 +139,19 @@ def made_anew(world: FakeCluster) -> None:
     """The pool is deleted, and another of its name is there."""
     raw = world.cache.pools["chat", "pool"]
     world.delete()
-    meta = {**raw["metadata"], "uid": "uid-of-another", "generation": 1, "resourceVersion": "77"}
-    world.cache.see_pool({**raw, "metadata": meta, "status": {}}, gone=False)
+    world.cache.see_pool(raw, gone=False)
+    world.store(status={}, uid="uid-of-another", generation=1)
 
 
 def test_a_pool_made_anew_does_not_get_the_status_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     world = short()
-    scale = world.scale
-
-    async def anew(*args: Any, **kwargs: Any) -> None:
-        await scale(*args, **kwargs)
-        made_anew(world)
-
-    monkeypatch.setattr(world, "scale", anew)
+    upon(world, "scale", lambda: made_anew(world), monkeypatch)
     tick(world)
     assert world.status() == {}
 
 
 def test_stopping_does_not_give_a_pool_made_anew_what_was_learned_of_the_one_before() -> None:
-    world = FakeCluster()
-    world.serve(rate=6.0)
-    world.pool()
-    world.step(minutes=14)
+    world = serving(minutes=14)
     made_anew(world)
     asyncio.run(world.loop.stop())
     assert world.status() == {}
@@ -197,14 +159,12 @@ def test_stopping_does_not_give_a_pool_made_anew_what_was_learned_of_the_one_bef
 
 def test_a_deposed_leader_exports_no_figures() -> None:
     """The API server is away for an hour: nothing is read nor decided, and its /metrics goes on as if."""
-    world = FakeCluster()
-    world.serve(rate=6.0)
-    world.pool()
-    world.step(minutes=5)
+    world = serving(minutes=5)
     world.leading = False
     world.step(minutes=60)
-    shown = PoolCollector(lambda: world.loop.snapshot, dict, dict)
-    assert [s for family in shown.collect() for s in family.samples if s.name == "servingpool_load_ratio"] == []
+    assert [
+        s for family in exposed(world).collect() for s in family.samples if s.name == "servingpool_load_ratio"
+    ] == []
 
 
 def test_stopping_does_not_undo_the_last_status(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,14 +231,8 @@ def test_who_owns_a_target_goes_on_owning_it_while_it_is_edited() -> None:
     world.step(minutes=2)
     assert world.writes.scales == []
     assert world.condition("Ready", "younger") == ("False", "AmbiguousOwner")
-    read = world.prometheus.read
-
-    async def reading(*args: Any) -> Any:
-        world.prometheus.read = read  # type: ignore[method-assign]
-        world.pool("older", created=born, targets=[{"name": "vllm", "min": 2, "max": 9}])
-        return await read(*args)
-
-    world.prometheus.read = reading  # type: ignore[assignment, method-assign]
+    edited = [{"name": "vllm", "min": 2, "max": 9}]
+    amid_reading(world, lambda: world.pool("older", created=born, targets=edited))
     world.step()
     assert world.writes.scales == [], "the younger pool scales a Deployment that it does not own"
 
@@ -343,6 +297,4 @@ def test_a_rollout_during_a_scale_does_not_hide_it(monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as m:
         m.setattr(world, "scale", amid)
         tick(world)
-    held = world.cache.workload(TargetKey("chat", "vllm"))
-    assert held is not None
-    assert held.replicas == 2, "the next look decides on the old number"
+    assert world.workload().replicas == 2, "the next look decides on the old number"

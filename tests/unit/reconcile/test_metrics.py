@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
 
@@ -16,6 +16,7 @@ from servingpool.reconcile.config import Price
 from servingpool.reconcile.metrics import FIGURES, PoolCollector
 
 from .fake_cluster import FakeCluster
+from .stories import serving
 
 
 def exposed(world: FakeCluster) -> CollectorRegistry:
@@ -34,18 +35,17 @@ def test_figures_are_those_of_the_last_decision() -> None:
     world.serve(rate=6.0)
     world.pool(targets=[{"name": "vllm", "min": 2, "max": 2, "costPerReplicaHour": 12.0}], compareTo="acme")
     world.step(minutes=8)
-    registry, state = exposed(world), world.state()
-    assert state.decision is not None
-    assert figure(registry, "desired_replicas") == state.decision.replicas
-    assert figure(registry, "needed_replicas") == state.decision.need
+    registry, state, decision = exposed(world), world.state(), world.decision()
+    assert figure(registry, "desired_replicas") == decision.replicas
+    assert figure(registry, "needed_replicas") == decision.need
     assert figure(registry, "ready_replicas") == 2
     assert figure(registry, "gpus") == 8
-    assert figure(registry, "generation_tokens_rate") == state.decision.figures.generation_rate
+    assert figure(registry, "generation_tokens_rate") == decision.figures.generation_rate
     assert figure(registry, "cost_dollars_per_hour") == 24.0
     assert figure(registry, "compared_cost_dollars_per_hour") == state.expense.compared
     assert figure(registry, "break_even_tokens_rate") == state.expense.break_even
-    assert figure(registry, "tokens_per_gpu_rate") == pytest.approx(state.decision.figures.generation_rate / 8)
-    assert figure(registry, "tokens_per_dollar") == pytest.approx(state.decision.figures.generation_rate * 150)
+    assert figure(registry, "tokens_per_gpu_rate") == pytest.approx(decision.figures.generation_rate / 8)
+    assert figure(registry, "tokens_per_dollar") == pytest.approx(decision.figures.generation_rate * 150)
     never_full = {"full_replica_batch", "full_replica_requests_rate", "full_replica_tokens_rate"}
     absent = {name for metric in FIGURES if figure(registry, name := metric.removeprefix("servingpool_")) is None}
     no_change = {"last_change_from_replicas", "last_change_to_replicas"}
@@ -56,10 +56,7 @@ def test_figures_are_those_of_the_last_decision() -> None:
 
 def test_what_a_full_replica_serves_is_shown_once_it_is_known() -> None:
     """With the test above, every figure of the catalogue has a series in some story."""
-    world = FakeCluster()
-    world.serve(rate=6.0)
-    world.pool()
-    world.step(minutes=8)
+    world = serving(minutes=8)
     pool = world.loop.snapshot["chat", "pool"]
     assert pool.decided is not None
     decision = pool.decided.decision
@@ -73,10 +70,7 @@ def test_what_a_full_replica_serves_is_shown_once_it_is_known() -> None:
 
 
 def test_the_need_can_be_recomputed_from_the_status_and_from_the_metrics() -> None:
-    world = FakeCluster()
-    world.serve(rate=6.0)
-    world.pool(targets=[{"name": "vllm", "min": 2, "max": 8}])
-    world.step(minutes=8)
+    world = serving(minutes=8, targets=[{"name": "vllm", "min": 2, "max": 8}])
     told = LastDecision.read(world.status()["lastDecision"])
     shown = told.figures
     weighed = {one.replicas: one.replicas + shown["penalty"] * one.misses for one in told.candidates}
@@ -87,17 +81,14 @@ def test_the_need_can_be_recomputed_from_the_status_and_from_the_metrics() -> No
     plan = 0.7 * shown["fastFactor"] * shown["slowFactor"]
     above = plan * (0.05 - shown["missFloor"]) / shown["missCalibration"]
     assert shown["allowance"] == pytest.approx(shown["missFloor"] + above, rel=1e-3)
-    registry, decision = exposed(world), world.state().decision
-    assert decision is not None
+    registry, decision = exposed(world), world.decision()
     assert figure(registry, "miss_penalty") == decision.figures.penalty
     assert figure(registry, "allowance_ratio") == decision.figures.allowance
     assert figure(registry, "needed_for_forecast_replicas") == decision.figures.for_forecast
 
 
 def test_what_is_unknown_is_absent_not_zero() -> None:
-    world = FakeCluster()
-    world.serve(rate=6.0)
-    world.pool()
+    world = serving()
     world.prometheus.silent = "Prometheus backend 'default' cannot be reached"
     world.step()
     registry = exposed(world)
@@ -108,33 +99,21 @@ def test_what_is_unknown_is_absent_not_zero() -> None:
     assert figure(registry, "cost_dollars_per_hour") is None, "nobody has said what a replica costs"
 
 
-def test_a_deleted_pool_leaves_no_series() -> None:
-    world = FakeCluster()
-    world.serve(rate=6.0)
-    world.pool()
-    world.step()
-    world.delete()
-    world.step()
-    assert figure(exposed(world), "desired_replicas") is None
-
-
-def test_a_pool_that_can_no_longer_be_decided_on_shows_no_old_figures() -> None:
-    world = FakeCluster()
-    world.serve(rate=6.0)
-    world.pool()
+@pytest.mark.parametrize("goes", [lambda world: world.delete(), lambda world: world.pool(slo={})])
+def test_a_pool_that_is_deleted_or_can_no_longer_be_decided_on_shows_no_old_figures(
+    goes: Callable[[FakeCluster], None],
+) -> None:
+    world = serving()
     world.step()
     assert figure(exposed(world), "desired_replicas") == 2
-    world.pool(slo={})
+    goes(world)
     world.step()
     assert figure(exposed(world), "desired_replicas") is None
 
 
 def test_a_tick_in_the_middle_of_a_scrape_changes_nothing_of_that_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
     """The HTTP thread reads while the loop runs: a pool that was refused in between ended the scrape with HTTP 500."""
-    world = FakeCluster()
-    world.serve(rate=6.0)
-    world.pool()
-    world.step(minutes=8)
+    world = serving(minutes=8)
     registry = exposed(world)
     add = GaugeMetricFamily.add_metric
     ticks: list[object] = []
@@ -167,9 +146,7 @@ def conditions(world: FakeCluster) -> dict[tuple[str, str], tuple[str, str]]:
 
 
 def test_a_pool_on_which_nothing_can_be_decided_shows_why() -> None:
-    world = FakeCluster()
-    world.serve(rate=6.0)
-    world.pool("typo", slo={})
+    world = serving(name="typo", slo={})
     world.pool("astray", target="vlm")
     world.pool("thanos", metrics={"backend": "thanos"})
     world.step()
@@ -180,10 +157,7 @@ def test_a_pool_on_which_nothing_can_be_decided_shows_why() -> None:
 
 
 def test_of_each_condition_only_how_it_is_now_is_a_series() -> None:
-    world = FakeCluster()
-    world.serve(rate=6.0)
-    world.pool()
-    world.step(minutes=8)
+    world = serving(minutes=8)
     assert conditions(world) == {
         ("pool", "Ready"): ("True", "SucceededGetScale"),
         ("pool", "MetricsAvailable"): ("True", "ValidMetrics"),
@@ -198,9 +172,7 @@ def test_of_each_condition_only_how_it_is_now_is_a_series() -> None:
 
 
 def test_a_refused_scale_shows_although_the_pool_was_well_before_it() -> None:
-    world = FakeCluster()
-    world.serve(rate=30.0)
-    world.pool()
+    world = serving(30.0)
     world.writes.refuse["scale"] = Forbidden("Cannot scale Deployment chat/vllm: 403 Forbidden")
     world.step(minutes=5)
     assert conditions(world)["pool", "Ready"] == ("False", "FailedUpdateScale")
@@ -216,9 +188,7 @@ def test_conditions_show_even_where_no_status_can_be_written() -> None:
 
 
 def test_conditions_are_the_leaders_and_go_with_their_pool() -> None:
-    world = FakeCluster()
-    world.serve(rate=6.0)
-    world.pool()
+    world = serving()
     world.step()
     assert conditions(world)
     world.leading = False
@@ -233,8 +203,6 @@ def test_conditions_are_the_leaders_and_go_with_their_pool() -> None:
 
 
 def test_the_objective_is_shown_in_the_unit_of_the_attainment() -> None:
-    world = FakeCluster()
-    world.serve(rate=6.0)
-    world.pool(slo={"timeToFirstToken": "2s", "attainment": 99.5})
+    world = serving(slo={"timeToFirstToken": "2s", "attainment": 99.5})
     world.step()
     assert figure(exposed(world), "objective_ratio") == pytest.approx(0.995)

@@ -55,8 +55,7 @@ def test_a_scale_down_is_judged_by_the_lowest_ordinals_that_stay(resource: Resou
     cluster = numbered(resource, replicas=4, pods=pods)
     cluster.dead = frozenset({"vllm-0", "vllm-1"})
     cluster.step(minutes=90)
-    seen = cluster.state().observation
-    assert seen is not None
+    seen = cluster.observation()
     assert [one.ordinal for one in seen.starting] == [0, 1]
     assert [after for *_, after in cluster.writes.scales] == [3], "one serves, and one is enough"
     assert [one.ordinal for one in seen.ready] == [2]

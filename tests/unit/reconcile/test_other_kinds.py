@@ -147,8 +147,7 @@ def test_any_kind_grows_under_load_and_shrinks_after_it(resource: Resource, pods
     cluster.step(minutes=8)
     most = max(after for *_, after in cluster.writes.scales)
     assert most > 2
-    seen = cluster.state().observation
-    assert seen is not None
+    seen = cluster.observation()
     assert len(seen.ready) == len(cluster.services["vllm"].engines)
     cluster.services["vllm"].rate = 1.0
     cluster.step(minutes=40)
@@ -281,10 +280,7 @@ def test_an_adapter_that_belongs_to_its_workload_is_scaled() -> None:
 @pytest.mark.parametrize(("kind", "reason"), [("StatefulSet", "OwnedByHPA"), ("Deployment", "SucceededGetScale")])
 def test_an_autoscaler_counts_for_the_kind_that_it_names(kind: str, reason: str) -> None:
     cluster = world()
-    reference = {"apiVersion": "apps/v1", "kind": kind, "name": "vllm"}
-    meta = {"namespace": "chat", "name": "x", "uid": "x"}
-    raw = {"kind": "HorizontalPodAutoscaler", "metadata": meta, "spec": {"scaleTargetRef": reference}}
-    cluster.cache.see_autoscaler(raw, gone=False)
+    cluster.autoscaler("HorizontalPodAutoscaler", of=kind)
     cluster.step()
     assert cluster.condition("Ready")[1] == reason
 

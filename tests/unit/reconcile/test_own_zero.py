@@ -12,6 +12,7 @@ from servingpool.adapters.cluster.objects import FIELD_MANAGER, Workload
 from .fake_cluster import FakeCluster
 from .replicas_field import ReplicasField
 from .role_cluster import GATEWAY, RoleCluster
+from .stories import serving
 from .test_budgets import GPUS, budget, held
 
 OURS = ("True", "SucceededGetScale")
@@ -19,9 +20,7 @@ OURS = ("True", "SucceededGetScale")
 
 def taken_to_zero() -> FakeCluster:
     """A pool with min 1 whose budget has no room for a replica."""
-    world = FakeCluster()
-    world.serve(rate=8.0)
-    world.pool()
+    world = serving(8.0)
     budget(world, 2)
     world.step(minutes=5)
     assert (held(world), world.services["vllm"].set_by) == (0, "")
@@ -58,10 +57,7 @@ def test_a_pool_of_roles_that_a_budget_took_to_zero_comes_back_under_a_new_leade
 
 
 def test_a_leader_that_died_between_its_zero_and_the_status_has_told_it_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = FakeCluster()
-    world.serve(rate=8.0)
-    world.pool()
-    world.step(minutes=5)
+    world = serving(8.0, minutes=5)
     scale = world.scale
 
     async def dies(target: Workload, replicas: int) -> None:
@@ -83,10 +79,7 @@ def test_a_leader_that_died_between_its_zero_and_the_status_has_told_it_before(m
 
 
 def test_a_zero_that_cannot_be_told_before_is_not_ordered() -> None:
-    world = FakeCluster()
-    world.serve(rate=8.0)
-    world.pool()
-    world.step(minutes=5)
+    world = serving(8.0, minutes=5)
     world.writes.refuse["status"] = Forbidden("403")
     budget(world, 2)
     world.step(minutes=1)
@@ -97,10 +90,7 @@ def test_a_zero_that_cannot_be_told_before_is_not_ordered() -> None:
 
 
 def test_a_zero_whose_answer_was_lost_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = FakeCluster()
-    world.serve(rate=8.0)
-    world.pool()
-    world.step(minutes=5)
+    world = serving(8.0, minutes=5)
     scale = world.scale
 
     async def no_answer(target: Workload, replicas: int) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from ..decision.world import START  # noqa: TID252
 from .fake_cluster import FakeCluster
-from .stories import hungry
+from .stories import hungry, serving
 
 
 def test_a_missing_target_is_waited_for() -> None:
@@ -48,14 +48,6 @@ def test_a_deployment_with_another_autoscaler_is_not_scaled(kind: str, reason: s
     assert len(world.writes.scales) == 1
 
 
-def test_recommend_beside_an_hpa_is_a_way_to_compare() -> None:
-    world = hungry(mode="Recommend")
-    world.autoscaler("HorizontalPodAutoscaler")
-    world.step(minutes=5)
-    assert world.condition("Ready") == ("True", "Recommending")
-    assert world.status()["desiredReplicas"] > 2
-
-
 def test_of_two_pools_with_one_target_the_older_acts() -> None:
     world = hungry()
     world.pool("younger", created=START + 60.0, targets=[{"name": "vllm", "min": 1, "max": 3}])
@@ -76,14 +68,6 @@ def test_two_pools_made_in_the_same_second_are_told_apart_by_name() -> None:
     world.step()
     assert world.condition("Ready", "another") == ("True", "SucceededGetScale")
     assert world.condition("Ready", "pool") == ("False", "AmbiguousOwner")
-
-
-def test_a_pool_that_only_recommends_owns_nothing() -> None:
-    world = hungry(mode="Recommend")
-    world.pool("younger", created=START + 60.0)
-    world.step(minutes=5)
-    assert world.condition("Ready", "younger") == ("True", "SucceededGetScale")
-    assert world.writes.scales != []
 
 
 @pytest.mark.parametrize(
@@ -160,30 +144,15 @@ def test_a_node_may_take_as_long_as_a_replica_takes_to_start() -> None:
 
 
 def test_in_a_rollout_the_fleet_may_grow_and_does_not_shrink() -> None:
-    world = FakeCluster()
-    world.serve(rate=6.0)
-    world.pool()
-    world.step(minutes=8)
+    world = serving(minutes=8)
     world.set_replicas("vllm", 6)
-    owner = [{"kind": "Deployment", "uid": "d-vllm", "controller": True}]
-    meta = {"namespace": "chat", "name": "rs-new", "uid": "rs-new", "ownerReferences": owner}
-    world.cache.see_replica_set({"metadata": meta}, gone=False)
-    owner = [{"kind": "ReplicaSet", "uid": "rs-new", "controller": True}]
-    meta = {
-        **meta,
-        "name": "new-1",
-        "uid": "new-1",
-        "creationTimestamp": "2023-11-14T22:00:00Z",
-        "ownerReferences": owner,
-    }
-    pod = {"metadata": meta, "status": {"conditions": []}}
-    world.cache.see_pod(pod, gone=False)
+    world.rollout()
     world.writes.scales.clear()
     world.step(minutes=10)
     assert world.writes.scales == []
     assert world.condition("Ready") == ("True", "RolloutInProgress")
     assert any(limit["name"] == "RolloutInProgress" for limit in world.status()["lastDecision"]["limits"])
-    world.cache.see_pod(pod, gone=True)
+    world.rollout(over=True)
     world.step(minutes=5)
     assert world.writes.scales[-1][2] < 6
 
@@ -226,9 +195,7 @@ def test_a_need_above_max_is_reported() -> None:
 
 
 def test_below_min_is_brought_up_without_any_metrics() -> None:
-    world = FakeCluster()
-    world.serve(replicas=1, rate=1.0)
-    world.pool(targets=[{"name": "vllm", "min": 3, "max": 10}])
+    world = serving(1.0, replicas=1, targets=[{"name": "vllm", "min": 3, "max": 10}])
     world.prometheus.silent = "Prometheus backend 'default' cannot be reached"
     world.step()
     assert world.writes.scales == [(("chat", "vllm"), 1, 3)]
@@ -247,6 +214,8 @@ def test_recommend_beside_an_autoscaler_says_that_auto_would_be_blocked(kind: st
     world.autoscaler(kind)
     world.step(minutes=1.25)
     assert world.condition("Ready") == ("True", "Recommending")
+    assert (world.writes.scales, world.status()["lastDecision"]["verdict"]) == ([], "ScaleUp")
+    assert world.status()["desiredReplicas"] > 2, "so that the two can be compared"
     first = "pause or delete it first." if kind == "ScaledObject" else "delete it first."
     assert world.message("Ready") == (
         f"{ADVICE} Auto would be blocked ({reason}): {kind} 'x' scales Deployment vllm; {first}"
@@ -269,11 +238,13 @@ def test_recommend_beside_a_pool_that_scales_the_same_deployment_says_so() -> No
     )
 
 
-def test_an_older_pool_in_recommend_would_own_the_deployment_in_auto() -> None:
+def test_an_older_pool_that_recommends_owns_nothing_and_would_own_the_deployment_in_auto() -> None:
     world = hungry(mode="Recommend")
     world.pool("younger", created=START + 60.0)
-    world.step()
+    world.step(minutes=5)
     assert world.message("Ready") == ADVICE
+    assert world.condition("Ready", "younger") == ("True", "SucceededGetScale")
+    assert world.writes.scales != []
     world.pool(mode="Auto")
     world.step()
     assert world.condition("Ready", "younger") == ("False", "AmbiguousOwner")

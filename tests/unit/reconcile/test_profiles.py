@@ -19,11 +19,7 @@ def test_what_was_learned_is_of_one_pool_and_one_model(change: str) -> None:
         world.services["vllm"].model = "mistral"
         world.pool(model="mistral")
     else:
-        raw = world.cache.pools["chat", "pool"]
-        world.cache.see_pool(
-            {**raw, "metadata": {**raw["metadata"], "uid": "uid-pool", "resourceVersion": "x"}, "status": {}},
-            gone=False,
-        )
+        world.store(status={})
         world.state().uid = "an earlier one"
     world.step(minutes=ONE_MINUTE)
     assert world.state().memory.profile.learned < 100
@@ -47,10 +43,8 @@ def test_resumes_with_its_profile_after_a_restart() -> None:
 def test_that_the_router_loses_its_caches_is_told_in_the_status_and_in_the_reason() -> None:
     world = settled()
     world.step(minutes=12)
-    raw = world.cache.pools["chat", "pool"]
     seen = {"after_more": "0.7 0.7", "after_fewer": "0.7 0.7", "compared": 40.0}
-    status = merged(raw["status"], {"profile": {"lost_caches": seen}})
-    world.cache.see_pool({**raw, "metadata": {**raw["metadata"], "resourceVersion": "x"}, "status": status}, gone=False)
+    world.store(status=merged(world.status(), {"profile": {"lost_caches": seen}}))
     world.restart()
     world.step(minutes=5)
     said = "ork per request rises by 101% after each change of replicas"
@@ -62,9 +56,7 @@ def test_that_the_router_loses_its_caches_is_told_in_the_status_and_in_the_reaso
 def test_a_profile_that_cannot_be_used_is_dropped(damage: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     world = settled()
     world.step(minutes=12)
-    raw = world.cache.pools["chat", "pool"]
-    status = merged(raw["status"], {"profile": damage})
-    world.cache.see_pool({**raw, "metadata": {**raw["metadata"], "resourceVersion": "x"}, "status": status}, gone=False)
+    world.store(status=merged(world.status(), {"profile": damage}))
     world.restart()
     world.step()
     assert "The learned profile is discarded" in caplog.text

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden
+from servingpool.decision.observation import ReplicaMetrics
 from servingpool.reconcile import deletion_cost, loop
 
 from .fake_cluster import FakeCluster
+from .stories import upon
 
 DENIED = Forbidden("Cannot set the deletion cost of Pod chat/vllm-7c9f-bbbbc: 403 Forbidden")
 
@@ -34,23 +36,16 @@ def oversized(replicas: int = 6, *, deletion_costs: bool = True) -> FakeCluster:
 
 def weigh(world: FakeCluster) -> None:
     """Work in flight by the order of birth: 0, 10, 20 and so on."""
-    pages = FakeCluster.samples
 
-    def weighed(self: FakeCluster) -> Any:
-        found = pages(self)
-        names = [engine.name for engine in self.services["vllm"].engines]
-        for models in found.values():
-            for model, page in models.items():
-                if page.replica in names:
-                    work = 10.0 * names.index(page.replica)
-                    models[model] = type(page)(**{**fields(page), "running": work, "waiting": 0.0})
-        return found
+    def weighed(sample: ReplicaMetrics) -> ReplicaMetrics:
+        names = standing(world)
+        return (
+            replace(sample, running=10.0 * names.index(sample.replica), waiting=0.0)
+            if sample.replica in names
+            else sample
+        )
 
-    world.samples = weighed.__get__(world)  # type: ignore[method-assign]
-
-
-def fields(page: Any) -> dict[str, Any]:
-    return {name: getattr(page, name) for name in page.__slots__}
+    world.exports = weighed
 
 
 def shrink(world: FakeCluster, minutes: float = 15) -> None:
@@ -245,19 +240,15 @@ def test_a_slow_api_server_does_not_delay_the_scale_down(
     assert "not all pods to remove in namespace chat are marked" in caplog.text
 
 
-def test_a_leader_deposed_while_marking_does_not_scale_and_the_next_one_removes_the_marks() -> None:
+def test_a_leader_deposed_while_marking_does_not_scale_and_the_next_one_removes_the_marks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = oversized()
-    write = world.set_deletion_cost
-
-    async def losing(pod: Any, uid: str, cost: int | None) -> None:
-        await write(pod, uid, cost)
-        world.leading = False
-
-    world.set_deletion_cost = losing  # type: ignore[method-assign]
+    upon(world, "set_deletion_cost", lambda: setattr(world, "leading", False), monkeypatch)
     shrink(world)
     assert world.writes.scales == []
     assert all(entry.startswith("cost") for entry in world.writes.order)
-    del world.set_deletion_cost
+    monkeypatch.undo()
     world.leading = True
     world.restart()
     world.services["vllm"].rate = 12.0  # nothing to be removed any more
@@ -268,19 +259,7 @@ def test_a_leader_deposed_while_marking_does_not_scale_and_the_next_one_removes_
 def test_in_a_rollout_only_a_lowered_max_removes_replicas_and_no_mark_stays() -> None:
     """Kubernetes shares the removal out between the revisions; in each, the marked ones go first."""
     world = oversized()
-    owner = [{"kind": "Deployment", "uid": "d-vllm", "controller": True}]
-    revision = {"namespace": "chat", "name": "rs-new", "uid": "rs-new", "ownerReferences": owner}
-    world.cache.see_replica_set({"metadata": revision}, gone=False)
-    young = {
-        "namespace": "chat",
-        "name": "new-1",
-        "uid": "new-1",
-        "creationTimestamp": "2026-01-01T00:00:00Z",
-        "ownerReferences": [{"kind": "ReplicaSet", "uid": "rs-new", "controller": True}],
-    }
-    world.cache.see_pod(
-        {"metadata": young, "status": {"conditions": [{"type": "Ready", "status": "False"}]}}, gone=False
-    )
+    world.rollout()
     world.step(minutes=10)
     assert world.writes.order == []
     world.pool(targets=[{"name": "vllm", "min": 1, "max": 4}])

@@ -6,12 +6,11 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from servingpool.catalogue.metrics import Metric
-from servingpool.reconcile.metrics import PoolCollector
 
 from .fake_cluster import FakeCluster
+from .test_metrics import exposed
 
 
 def unix(local: str) -> float:
@@ -35,11 +34,9 @@ def until(world: FakeCluster, end: str) -> None:
 
 def exported(world: FakeCluster, metric: Metric) -> dict[tuple[str, ...], float]:
     """Of its pool: the values by the labels after namespace and name."""
-    registry = CollectorRegistry()
-    registry.register(PoolCollector(lambda: world.loop.snapshot, dict, dict))
     return {
         tuple(sample.labels.values())[2:]: sample.value
-        for family in registry.collect()
+        for family in exposed(world).collect()
         for sample in family.samples
         if sample.name == metric.value
     }

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.cluster.errors import Conflict, Forbidden, Unanswered
-from servingpool.adapters.cluster.objects import TargetKey, Workload
+from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.decision.params import DEFAULT
 from servingpool.reconcile.act import ScaleOutcome
 from servingpool.reconcile.pool_plan import ScaleAction
@@ -29,15 +29,9 @@ def decided(**settings: Any) -> MixedCluster:
     return world
 
 
-def seen(world: MixedCluster, name: str) -> Workload:
-    found = world.cache.workload(TargetKey("chat", name))
-    assert found is not None
-    return found
-
-
 def act(world: MixedCluster, **replicas: int) -> ScaleOutcome | None:
     """Carry this out in the order given, as if the last decision had said so."""
-    actions = tuple(ScaleAction(seen(world, name), count) for name, count in replicas.items())
+    actions = tuple(ScaleAction(world.workload(name), count) for name, count in replicas.items())
     plan = replace(world.plans[-1], actions=actions)
     return asyncio.run(world.actor.act(plan, world.state(), lambda: True, lambda _: True))
 
@@ -145,7 +139,7 @@ class TestOrders:
 
     def test_nothing_more_is_sent_once_the_pool_has_changed(self) -> None:
         world = decided()
-        actions = tuple(ScaleAction(seen(world, name), count) for name, count in (("spot", 4), ("fixed", 1)))
+        actions = tuple(ScaleAction(world.workload(name), count) for name, count in (("spot", 4), ("fixed", 1)))
         plan = replace(world.plans[-1], actions=actions)
         outcome = asyncio.run(world.actor.act(plan, world.state(), lambda: not world.writes.scales, lambda _: True))
         assert changes(world) == [("spot", 2, 4)]

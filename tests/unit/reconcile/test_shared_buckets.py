@@ -61,12 +61,6 @@ def others_come(world: FakeCluster) -> None:
         world.pool(f"other-{number}", target=f"other-{number}", model=f"other-{number}", slo=slo)
 
 
-def seen(world: FakeCluster) -> Observation:
-    observation = world.state().observation
-    assert observation is not None
-    return observation
-
-
 def histograms(observation: Observation) -> list[tuple[float, ...]]:
     assert isinstance(observation.metrics, tuple)
     found = [page.time_to_first_token for page in observation.metrics]
@@ -74,29 +68,25 @@ def histograms(observation: Observation) -> list[tuple[float, ...]]:
 
 
 def ttft(world: FakeCluster) -> Any:
-    decision = world.state().decision
-    assert decision is not None
-    return decision.figures.time_to_first_token
+    return world.decision().figures.time_to_first_token
 
 
 def test_the_slos_of_others_change_nothing_of_what_a_pool_sees(world: FakeCluster) -> None:
     world.step(5)
-    alone, figure = histograms(seen(world)), ttft(world)
+    alone, figure = histograms(world.observation()), ttft(world)
     others_come(world)
     world.step()
     assert ttft(world) == pytest.approx(figure, rel=0.01)
-    assert histograms(seen(world)) == alone
+    assert histograms(world.observation()) == alone
 
 
 def test_a_pool_sees_its_own_buckets_beside_any_number_of_others(world: FakeCluster) -> None:
     others_come(world)
     world.step()
-    assert histograms(seen(world)) == [(0.5, 1.0, 2.5, 5.0, 7.5)] * 2
+    assert histograms(world.observation()) == [(0.5, 1.0, 2.5, 5.0, 7.5)] * 2
     world.pool("other-0", target="other-0", model="other-0", slo={"timePerOutputToken": "50ms"})
     world.step()
-    without_bound = world.state("other-0").observation
-    assert without_bound is not None
-    assert histograms(without_bound) == [()] * 2, "what no SLO bounds has no buckets, whoever else asks"
+    assert histograms(world.observation("other-0")) == [()] * 2, "what no SLO bounds has no buckets, whoever else asks"
 
 
 def test_history_has_the_same_buckets_as_a_present_read(world: FakeCluster) -> None:
@@ -107,4 +97,4 @@ def test_history_has_the_same_buckets_as_a_present_read(world: FakeCluster) -> N
     asked_together = ReadRequest(ttft_bounds=frozenset({0.3, 2.0}))
     assert isinstance(world.prometheus, Shared)
     ((_, look),) = past(ours, [(world.now, world.prometheus.shown(asked_together))])
-    assert histograms(look) == histograms(seen(world))
+    assert histograms(look) == histograms(world.observation())

@@ -13,7 +13,7 @@ from servingpool.cli.explain import show
 from servingpool.reconcile import pool_plan
 
 from .fake_cluster import FakeCluster
-from .stories import settled
+from .stories import amid_reading, serving, settled
 from .test_lost_answers import short
 
 FIGURES = {"fleet", "replicas", "readyReplicas", "desiredReplicas", "throughput", "queueDepth", "latency", "attainment"}
@@ -37,9 +37,7 @@ def since(world: FakeCluster) -> str:
 @pytest.mark.parametrize("before", ["cannot be reached", "answered HTTP 503"])
 def test_a_new_cause_of_a_failed_read_is_written(before: str, restarted: bool) -> None:
     """A wrong url is put right in the operator's configuration, which takes a restart; now a token is missing."""
-    world = FakeCluster()
-    world.serve(rate=6.0)
-    world.pool()
+    world = serving()
     world.prometheus.silent = f"Prometheus backend 'default' {before}"
     world.step(minutes=5)
     assert world.message("MetricsAvailable") == f"Prometheus backend 'default' {before}. Replicas stay as they are."
@@ -52,9 +50,7 @@ def test_a_new_cause_of_a_failed_read_is_written(before: str, restarted: bool) -
 
 
 def test_the_age_of_a_sample_alone_is_not_written() -> None:
-    world = FakeCluster()
-    world.serve(rate=6.0)
-    world.pool()
+    world = serving()
     world.prometheus.silent = "pods a and b: last scraped 93 s ago"
     world.step(minutes=5)
     before = len(world.writes.statuses)
@@ -65,26 +61,13 @@ def test_the_age_of_a_sample_alone_is_not_written() -> None:
 
 
 def test_a_different_autoscaler_is_written() -> None:
-    world = FakeCluster()
-    world.serve(rate=0.0)
-    world.pool()
-
-    def hpa(name: str, gone: bool) -> None:
-        world.cache.see_autoscaler(
-            {
-                "kind": "HorizontalPodAutoscaler",
-                "metadata": {"namespace": "chat", "name": name, "uid": name},
-                "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "vllm"}},
-            },
-            gone=gone,
-        )
-
-    hpa("a", False)
+    world = serving(0.0)
+    world.autoscaler("HorizontalPodAutoscaler", name="a")
     world.step(minutes=5)
     said = world.message("Ready")
     assert "HorizontalPodAutoscaler 'a'" in said
-    hpa("b", False)
-    hpa("a", True)
+    world.autoscaler("HorizontalPodAutoscaler", name="b")
+    world.autoscaler("HorizontalPodAutoscaler", name="a", gone=True)
     world.step(minutes=2)
     assert "HorizontalPodAutoscaler 'b'" in world.message("Ready"), world.message("Ready")
 
@@ -138,22 +121,8 @@ def test_a_status_of_unknown_state_is_overwritten_completely(monkeypatch: pytest
 @pytest.mark.parametrize("spec", [{}, {"targets": []}])
 def test_a_status_that_cannot_be_read_leaves_nothing_behind(spec: dict[str, Any]) -> None:
     """After a downgrade: a field is of another type in the newer version."""
-    world = FakeCluster()
-    world.serve(rate=6.0)
-    world.pool(**spec)
-    raw = world.cache.pools["chat", "pool"]
-    world.cache.see_pool(
-        {
-            **raw,
-            "status": {
-                "fleet": 7,
-                "throughput": {"generationTokensPerSecond": 9999.0},
-                "queueDepth": 77.0,
-                "latency": {"timeToFirstToken": "9s"},
-            },
-        },
-        gone=False,
-    )
+    world = serving(**spec)
+    world.store(status={"fleet": 7, "throughput": {"generationTokensPerSecond": 9999.0}})
     world.prometheus.silent = "503"
     world.step(minutes=10)
     assert world.status().get("throughput") is None, world.status()["throughput"]
@@ -163,9 +132,9 @@ def test_a_condition_of_the_version_before_goes_at_the_first_write_and_what_was_
     """RoutingFollowsSpeed was removed, so its type is unknown. Nothing else of this pool changes: its target is gone."""
     world = settled()
     gone(world)
-    raw, before = world.cache.pools["chat", "pool"], world.status()
+    before = world.status()
     removed = {**before["conditions"][0], "type": "RoutingFollowsSpeed"}
-    world.cache.see_pool({**raw, "status": {**before, "conditions": [*before["conditions"], removed]}}, gone=False)
+    world.store(status={**before, "conditions": [*before["conditions"], removed]})
     world.restart()
     world.step()
     assert world.status()["conditions"] == before["conditions"]
@@ -210,20 +179,12 @@ def test_a_pool_that_cannot_be_judged_shows_no_figures(spec: dict[str, Any], rea
 
 def test_conditions_of_an_older_spec_are_not_reported_for_the_newer() -> None:
     """The target is put right while Prometheus is read."""
-    world = FakeCluster()
-    world.serve(rate=6.0)
-    world.pool(target="vlm")
+    world = serving(target="vlm")
     world.serve("other")
     world.pool("other", target="other")  # for whose sake Prometheus is read
     world.step()
     assert world.condition("Ready") == ("False", "TargetNotFound")
-    read = world.prometheus.read
-
-    async def reading(*args: Any) -> Any:
-        world.pool(target="vllm")
-        return await read(*args)
-
-    world.prometheus.read = reading  # type: ignore[assignment, method-assign]
+    amid_reading(world, lambda: world.pool(target="vllm"))
     world.step()
     generation = world.cache.pools["chat", "pool"]["metadata"]["generation"]
     ready = next(c for c in world.status()["conditions"] if c["type"] == "Ready")
@@ -231,10 +192,7 @@ def test_conditions_of_an_older_spec_are_not_reported_for_the_newer() -> None:
 
 
 def test_the_order_of_pods_alone_is_not_written() -> None:
-    world = FakeCluster()
-    world.serve(replicas=4, rate=6.0)
-    world.pool()
-    world.step(minutes=5)
+    world = serving(replicas=4, minutes=5)
     engines = world.services["vllm"].engines
     world.hidden = {e.name for e in engines[:2]}
     world.step(minutes=5)

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
-from .fake_cluster import FakeCluster, pod
+from .fake_cluster import pod
+from .stories import serving
 
 
 def test_a_replica_that_shows_requests_and_makes_no_progress_is_named_and_removed_first() -> None:
-    world = FakeCluster()
-    world.serve(replicas=4, rate=6.0)
-    world.pool(targets=[{"name": "vllm", "min": 4, "max": 10}])
-    world.step(minutes=30)
+    world = serving(replicas=4, minutes=30, targets=[{"name": "vllm", "min": 4, "max": 10}])
     stale = pod("vllm", 0)
-    pages = world.samples
-
-    def samples() -> Any:
-        found = pages()
-        for (_, name), models in found.items():
-            for model, page in models.items():
-                gauges = {"running": 106.0, "waiting": 1.0} if name == stale else {"running": 5.0, "waiting": 0.0}
-                models[model] = type(page)(**{field: getattr(page, field) for field in page.__slots__} | gauges)
-        return found
-
-    world.samples = samples  # type: ignore[method-assign]
+    gauges = {True: {"running": 106.0, "waiting": 1.0}, False: {"running": 5.0, "waiting": 0.0}}
+    world.exports = lambda sample: replace(sample, **gauges[sample.replica == stale])  # type: ignore[arg-type]
     world.services["vllm"].engines[0].serve = lambda *_: None  # type: ignore[method-assign]
     world.step(minutes=6)
     assert world.condition("MetricsAvailable") == ("True", "NoProgress")

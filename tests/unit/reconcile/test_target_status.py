@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from servingpool.api.conditions import Reason, Truth
 from servingpool.api.serving_pool import ServingPool
@@ -16,13 +15,12 @@ from servingpool.catalogue.metrics import Metric
 from servingpool.decision.observation import Observation, Ordered, Replica, Unknown
 from servingpool.decision.parts import Part
 from servingpool.reconcile.expense import Expense, expense_of
-from servingpool.reconcile.metrics import PoolCollector
 from servingpool.reconcile.report import worth_writing
 from servingpool.reconcile.target_status import judge_targets, targets_of
 
-from .fake_cluster import FakeCluster
 from .stories import SEVERAL
 from .stories import several as world
+from .test_metrics import exposed
 
 SPOT_IS_OUT = Part("spot", 3, 1, 0, 0.5, 90.0, "pods without a node: 3")
 ON_DEMAND = Part("on-demand", 2, 4, 2, 1.0, 100.0)
@@ -38,13 +36,6 @@ def test_the_status_has_each_target_and_their_sums() -> None:
     assert sum(one.ready for one in status.targets) == status.ready_replicas == 4
     assert sum(one.desired for one in status.targets) == status.desired_replicas
     assert found.condition("TargetsAvailable") == ("True", "TargetsDeliver")
-
-
-def test_a_pool_of_one_target_has_none_of_it() -> None:
-    found = world([{"name": "on-demand", "min": 1, "max": 4}])
-    found.step(minutes=2)
-    assert "targets" not in found.status()
-    assert "TargetsAvailable" not in {one["type"] for one in found.status()["conditions"]}
 
 
 def test_conditions_and_targets_go_with_the_second_target() -> None:
@@ -130,8 +121,7 @@ def test_replicas_of_the_reference_need_not_be_whole_and_those_of_one_target_are
 def test_metrics_have_series_by_target_and_one_target_has_none() -> None:
     found = world()
     found.step(minutes=2)
-    registry = CollectorRegistry()
-    registry.register(PoolCollector(lambda: found.loop.snapshot, dict, dict))
+    registry = exposed(found)
 
     def figure(metric: Metric, target: str) -> float | None:
         return registry.get_sample_value(metric.value, {"namespace": "chat", "pool": "pool", "target": target})
@@ -153,23 +143,13 @@ def spent(gpus: Mapping[str, int], *, spot: int, priced: bool = True) -> Expense
     """Two on-demand replicas, and so many of spot."""
     found = world()
     found.step()
-    state = found.state()
-    assert state.decision is not None
-    assert state.pool is not None
-    pool = state.pool
-    if not priced:
-        unpriced = [SEVERAL[0], {"name": "spot", "max": 4}]
-        raw = {"metadata": found.cache.pools["chat", "pool"]["metadata"], "spec": {**spec(found), "targets": unpriced}}
-        pool = ServingPool.read(raw)
+    raw = found.cache.pools["chat", "pool"]
+    targets = SEVERAL if priced else [SEVERAL[0], {"name": "spot", "max": 4}]
+    pool = ServingPool.read({**raw, "spec": {**raw["spec"], "targets": targets}})
     counts = {"on-demand": 2, "spot": spot}
     ready = tuple(Replica(f"{name}-{at}", 900.0, 600.0, target=name) for name in counts for at in range(counts[name]))
     observation = Observation(sum(counts.values()), ready=ready, targets=tuple(Ordered(*one) for one in counts.items()))
-    return expense_of(pool, observation, replace(state.decision.figures, generation_rate=2400.0), gpus, {})
-
-
-def spec(found: FakeCluster) -> dict[str, Any]:
-    raw: dict[str, Any] = found.cache.pools["chat", "pool"]["spec"]
-    return raw
+    return expense_of(pool, observation, replace(found.decision().figures, generation_rate=2400.0), gpus, {})
 
 
 def test_each_target_has_its_own_cost_and_gpus() -> None:
