@@ -195,3 +195,8 @@ def test_a_pool_that_is_not_valid_is_told_with_field_range_and_value(monkeypatch
     assert shown.stderr == (
         "ServingPool prod/chat is not valid: spec.slo.timeToFirstToken: must be 1ms to 10m, got 20m\n"
     )
+
+
+def test_a_name_that_is_none_is_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = explain(monkeypatch, NotFound("404"), "a/b/c")
+    assert (shown.exit_code, "NAMESPACE/NAME" in shown.stderr) == (2, True)
