@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from servingpool.cli import record as recording
 from servingpool.cli.backtest import backtest
 from servingpool.cli.figures import Target
 from servingpool.reconcile.config import OperatorConfig
+from servingpool.recording.format import Chunk, Header
 from servingpool_backtest.summary import Line
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.traces import poisson
@@ -34,11 +36,24 @@ Command = Callable[..., Result]
 BASE = ("backtest", "--from", "llama.rec", "--ttft", "2s", "--tpot", "150ms")
 
 
+@cache
+def busy() -> tuple[Header, list[Chunk]]:
+    """The recording of a pool with a peak. It takes a second to make, so all tests share it."""
+    trace = poisson("steps", (1.0, 14.0, 1.0), 1200.0, prompt=1100, output=200)
+    return recorded(trace, engine_profile("a100-70b-tp4"), 3)[:2]
+
+
+@cache
+def calm() -> tuple[Header, list[Chunk]]:
+    """That of a quiet pool."""
+    trace = poisson("calm", (2.0,), 1800.0, prompt=500, output=100)
+    header, chunks, _ = recorded(trace, engine_profile("a100-70b-tp4"), 2)
+    return header.model_copy(update={"target": "calm"}), chunks
+
+
 @pytest.fixture
 def servingpool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    trace = poisson("steps", (1.0, 14.0, 1.0), 1200.0, prompt=1100, output=200)
-    header, chunks, _ = recorded(trace, engine_profile("a100-70b-tp4"), 3)
-    write(tmp_path / "llama.rec", header, chunks)
+    write(tmp_path / "llama.rec", *busy())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "400")
     monkeypatch.setenv("TERMINAL_WIDTH", "400")
@@ -142,11 +157,8 @@ def test_a_file_that_is_no_recording_is_named_with_the_reason(servingpool: Comma
 
 @pytest.fixture
 def two(servingpool: Command) -> Command:
-    """A second recording beside the first, of a quiet pool, and one that was cut off."""
-    header, chunks, _ = recorded(
-        poisson("calm", (2.0,), 1800.0, prompt=500, output=100), engine_profile("a100-70b-tp4"), 2
-    )
-    write(Path("calm.rec"), header.model_copy(update={"target": "calm"}), chunks)
+    """A second recording beside the first, and one that was cut off."""
+    write(Path("calm.rec"), *calm())
     Path("cut.rec").write_bytes(Path("calm.rec").read_bytes()[:200])
     return servingpool
 
@@ -165,11 +177,8 @@ def test_several_pools_get_a_page_each_and_a_summary_with_links(two: Command) ->
 
 
 def test_two_kinds_of_one_name_have_a_file_and_a_page_each(two: Command) -> None:
-    header, chunks, _ = recorded(
-        poisson("calm", (2.0,), 1800.0, prompt=500, output=100), engine_profile("a100-70b-tp4"), 2
-    )
-    other = header.model_copy(update={"target": "calm", "sort": ("apps", "StatefulSet")})
-    write(Path("statefulset.calm.rec"), other, chunks)
+    header, chunks = calm()
+    write(Path("statefulset.calm.rec"), header.model_copy(update={"sort": ("apps", "StatefulSet")}), chunks)
     result = two(*BASE, "--from", "calm.rec", "--from", "statefulset.calm.rec")
     assert "chat/calm: " in result.output
     assert "chat/calm (StatefulSet): " in result.output
@@ -188,7 +197,7 @@ def test_two_kinds_of_one_name_have_a_file_and_a_page_each(two: Command) -> None
 
 
 def test_a_recording_of_another_kind_is_not_continued() -> None:
-    header = recorded(poisson("calm", (2.0,), 60.0, prompt=500, output=100), engine_profile("a100-70b-tp4"), 2)[0]
+    header, _ = calm()
 
     def same(kind: str, sort: tuple[str, str]) -> bool:
         target = Target(header.namespace, kind, header.target)

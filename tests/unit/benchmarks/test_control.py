@@ -226,19 +226,12 @@ class TestGoals:
     def test_the_front_page_has_a_days_timetables(self) -> None:
         results = results_of(Kind.DAY, oracle=a_run(0.95, 10.0), fleets=[a_run(0.96, 18.0)], static_size=3)
         results.ours[False, 0] = a_run(0.955, 15.0)
+        assert tables.days([results]) == ""
         for minutes, cost in ((60, 14.0), (10, 13.0)):
             found = {"policy": "timetable", "score": a_run(0.95, cost).score}
             enter(results, work.Timetable("tiny", minutes), {"found": found})
         page = pages._front(pages.Publication([results], [], 0, "a command"), [results])
         (row,) = (line for line in page.splitlines() if "1.30x" in line)
-        assert row == "| tiny | 10.0 | 1.30x | 1.40x | 1.80x | 1.50x | - |"
-
-    def test_a_day_is_set_beside_its_timetables(self) -> None:
-        results = results_of(Kind.DAY, oracle=a_run(0.95, 10.0), fleets=[a_run(0.96, 18.0)], static_size=3)
-        results.ours[False, 0] = a_run(0.955, 15.0)
-        assert tables.days([results]) == ""
-        results.timetables = {60: a_run(0.95, 14.0), 10: a_run(0.95, 13.0)}
-        *_, row = tables.days([results]).splitlines()
         assert row == "| tiny | 10.0 | 1.30x | 1.40x | 1.80x | 1.50x | - |"
 
     def test_days_are_held_to_their_budget_and_calm(self) -> None:

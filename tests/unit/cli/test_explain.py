@@ -10,7 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from servingpool.adapters.cluster.errors import ClusterError, NotFound
+from servingpool.adapters.cluster.errors import NotFound
 from servingpool.adapters.cluster.pools import Pools
 from servingpool.cli.main import app
 
