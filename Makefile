@@ -68,7 +68,7 @@ test-ollama: $(STAMP)  ## Real Ollama processes behind a real LiteLLM, scaled on
 	@$(LANE) $@ $(BIN)/python -m pytest -s tests/ollama
 
 # Sequences of observations; and rows, objects, profiles, files, selectors and arguments from outside.
-FUZZED := decision/test_properties.py decision/test_sharing.py decision/test_part_claims.py reconcile/test_learned_profile.py \
+FUZZED := decision/test_properties.py gpubudget/test_sharing.py gpubudget/test_part_claims.py reconcile/test_learned_profile.py \
 	reconcile/test_unreadable_objects.py adapters/prometheus/test_rows.py adapters/cluster/test_fuzzed_words.py backtest/test_fuzzed_files.py
 soak: $(STAMP)  ## The promises on 100,000 random sequences and as many inputs of each kind; SOAK_EXAMPLES for fewer, FUZZ_SEED to repeat
 	@export FUZZ_SEED=$${FUZZ_SEED:-$$RANDOM}; SOAK_EXAMPLES=$(SOAK_EXAMPLES) LANE_NOTE="$(SOAK_EXAMPLES) examples, seed $$FUZZ_SEED" $(LANE) $@ \

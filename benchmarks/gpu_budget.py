@@ -1,7 +1,7 @@
 """Pools that share a budget of GPUs, by the operator's own core, against pools that have GPUs without end.
 
 `python benchmarks/gpu_budget.py [POOLS ...]` writes docs/benchmarks/budget.md. Each pool is a simulated fleet with a
-compressed day of two hours. All are decided tick by tick, and shared by `decision.sharing` as the operator does.
+compressed day of two hours. All are decided tick by tick, and shared by `gpubudget.sharing` as the operator does.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from servingpool.decision.claims import Claim
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision
-from servingpool.decision.pool import Pool
-from servingpool.decision.sharing import share
-from servingpool.decision.slo import Slo
-from servingpool.decision.state import Memory
+from servingpool.decision.learn import Memory
+from servingpool.decision.pool import Pool, Slo
+from servingpool.gpubudget import Claim, share
 from servingpool_simulation.fleet import Fleet, Phase
 from servingpool_simulation.hardware import EngineProfile, engine_profile
 from servingpool_simulation.offered import offered_load

@@ -31,13 +31,12 @@ from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.devices import ClaimTemplates
 from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend
+from servingpool.gpubudget import BudgetReporter, Budgets
 from servingpool.reconcile.act import Actor
 from servingpool.reconcile.backfill import Backfill
-from servingpool.reconcile.budget_report import BudgetReporter
-from servingpool.reconcile.budgets import Budgets
+from servingpool.reconcile.collect import Readings
 from servingpool.reconcile.loop import Reconciler
-from servingpool.reconcile.readings import Readings
-from servingpool.reconcile.report import Reporter
+from servingpool.status import Reporter
 
 PACKAGE = Path(servingpool.__file__).parent
 BEGIN, INTERVAL = 1_790_000_000.0, 15.0

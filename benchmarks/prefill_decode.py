@@ -15,8 +15,8 @@ from itertools import count
 from pathlib import Path
 from statistics import fmean
 
+from servingpool.decision.pool import Slo
 from servingpool.decision.roles import HANDOVER, decode_slo, prefill_slo
-from servingpool.decision.slo import Slo
 from servingpool_simulation.disaggregated import PairResult, Side, decode_profile, prefills, simulate_pair
 from servingpool_simulation.families.large import conv_hours
 from servingpool_simulation.families.resampled import code_day

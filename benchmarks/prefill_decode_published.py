@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from prefill_decode import PAGE, PUBLISHED, best_pair, cases, parted
 
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool_simulation.disaggregated import PairResult, Side, Transfer, decode_profile, prefills, simulate_pair
 from servingpool_simulation.hardware import EngineProfile, engine_profile
 from servingpool_simulation.policies import Static

@@ -16,9 +16,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from servingpool.decision.bounds import Window
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo, Window
 from servingpool_simulation.families.arrivals import arrivals, seconds
 from servingpool_simulation.families.lengths import LogNormal, independent
 from servingpool_simulation.fleet import ColdStart

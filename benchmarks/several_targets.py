@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean
 
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool_simulation.families.large import conv_hours
 from servingpool_simulation.families.resampled import code_day
 from servingpool_simulation.fleet import Routing

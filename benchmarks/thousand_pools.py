@@ -35,19 +35,16 @@ from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import Status
 from servingpool.cli.assembly import GC_THRESHOLDS
 from servingpool.decision.decide import decide_stages
-from servingpool.decision.forecast import KEPT
-from servingpool.decision.plan import PENALTY_LASTS
+from servingpool.decision.learn import FORECASTS_KEPT as KEPT
+from servingpool.decision.need import PENALTY_LASTS
+from servingpool.gpubudget import BudgetReporter, Budgets
 from servingpool.reconcile.act import Actor, ScaleOutcome
 from servingpool.reconcile.backfill import Backfill, PendingPool
-from servingpool.reconcile.budget_report import BudgetReporter
-from servingpool.reconcile.budgets import Budgets
+from servingpool.reconcile.collect import Owners, Readings
+from servingpool.reconcile.keep import PoolState
 from servingpool.reconcile.loop import Reconciler, Tick
-from servingpool.reconcile.pool_plan import PoolPlan, ScaleAction
-from servingpool.reconcile.readings import Readings
-from servingpool.reconcile.report import Reporter
-from servingpool.reconcile.state import PoolState
-from servingpool.reconcile.status_builder import build
-from servingpool.reconcile.targets import Owners
+from servingpool.reconcile.plan import PoolPlan, ScaleAction
+from servingpool.status import Reporter, build
 
 BEGIN = 1_790_000_000.0
 INTERVAL = 15.0
@@ -85,7 +82,7 @@ class Bench:
         self._prometheus.advance(self.now, self.world.advance(self.now), share)
         sent, writes = self._prometheus.sent(), dict(self.world.writes)
         with (
-            patch("servingpool.reconcile.pool_plan.decide_stages", self._meter.timed("decide", decide_stages)),
+            patch("servingpool.reconcile.plan.pool_plan.decide_stages", self._meter.timed("decide", decide_stages)),
             patch("servingpool.reconcile.loop.build", self._meter.timed("status", build)),
         ):
             cpu, wall = time.process_time(), time.perf_counter()

@@ -16,8 +16,7 @@ import scenes
 from rich.console import Console
 from rich.table import Table
 
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.families import held_out
 from servingpool_simulation.hardware import EngineProfile, engine_profile
 from servingpool_simulation.run import SimulationOptions, best_static

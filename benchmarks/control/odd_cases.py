@@ -13,7 +13,7 @@ import numpy as np
 import scenes
 from cases import A100_70B, H100_70B, H200_70B, Case, Kind
 
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool_simulation.families.lengths import LogNormal, independent
 from servingpool_simulation.families.regimes import regimes
 from servingpool_simulation.families.renewal import renewal

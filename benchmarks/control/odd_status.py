@@ -10,8 +10,7 @@ import numpy as np
 
 from servingpool.decision.decision import slo_met
 from servingpool.decision.observation import Observation, Unknown
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.policies import Answer, Ours
 from servingpool_simulation.run import Result
 from servingpool_simulation.score import Outcomes

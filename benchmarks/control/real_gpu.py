@@ -22,10 +22,9 @@ from servingpool.adapters.prometheus import ReadRequest, page, with_own_buckets
 from servingpool.adapters.prometheus.engines import profile_of
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision
+from servingpool.decision.learn import Memory
 from servingpool.decision.observation import Observation, Reading, Replica, Unknown
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
-from servingpool.decision.state import Memory
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.engine import Engine
 from servingpool_simulation.hardware import engine_profile
 

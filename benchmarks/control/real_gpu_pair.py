@@ -16,11 +16,10 @@ from tables import table
 
 from servingpool.decision.decide import Stage, decide_stages
 from servingpool.decision.decision import Decision
+from servingpool.decision.learn import Memory
 from servingpool.decision.observation import Unknown
-from servingpool.decision.pool import Pool
+from servingpool.decision.pool import Pool, Slo
 from servingpool.decision.roles import Ratio, decode_slo, joined, prefill_slo
-from servingpool.decision.slo import Slo
-from servingpool.decision.state import Memory
 from servingpool_simulation.disaggregated import Transfer
 
 RECORD = RECORDS / "h200-8b-pair.json.gz"

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.baselines import llmd
 from servingpool_simulation.baselines.measured import prefill_rate
 from servingpool_simulation.hardware import EngineProfile, engine_profile

@@ -25,7 +25,7 @@ SCENES = (
     *(f"{SIMULATION}/traces.py", f"{SIMULATION}/families/*.py", "benchmarks/control/scenes.py"),
     f"{SIMULATION}/data/azure*",
 )
-CORE = ("operator/servingpool/decision/*.py", f"{SIMULATION}/policies.py")
+CORE = ("operator/servingpool/decision/**/*.py", f"{SIMULATION}/policies.py")
 BASELINES = (
     *(f"{SIMULATION}/baselines/*.py", f"{SIMULATION}/hindsight.py"),
     *(f"operator/servingpool/decision/{name}.py" for name in ("observation", "pool", "params")),

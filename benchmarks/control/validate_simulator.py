@@ -18,8 +18,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.engine import Engine
 from servingpool_simulation.hardware import EngineProfile, engine_profile
 from servingpool_simulation.policies import Static

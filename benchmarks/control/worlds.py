@@ -21,8 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from validate_simulator import prefill
 
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.families.arrivals import arrivals, seconds
 from servingpool_simulation.families.clients import clients_mix
 from servingpool_simulation.families.correlated import correlated_lengths

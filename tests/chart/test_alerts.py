@@ -17,10 +17,10 @@ from servingpool_lab.binaries import ensure_binaries
 from servingpool_lab.processes import open_local, wait_until
 
 from ..integration.operators import prometheus as started  # noqa: TID252, tests are no package of an installed name
+from ..unit.gpubudget.test_budgets import two  # noqa: TID252
 from ..unit.reconcile.fake_cluster import FakeCluster  # noqa: TID252, tests are no package of an installed name
 from ..unit.reconcile.role_cluster import DECODE, PREFILL, RoleCluster  # noqa: TID252
 from ..unit.reconcile.stories import several  # noqa: TID252
-from ..unit.reconcile.test_budgets import two  # noqa: TID252
 from .conftest import Render
 
 Alerts = dict[tuple[str, str, str], dict[str, str]]

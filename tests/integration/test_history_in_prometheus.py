@@ -12,8 +12,7 @@ sys.path[:0] = [str(Path(__file__).parents[2] / "benchmarks")]
 from history_in_prometheus import through_prometheus  # noqa: E402
 from recorded_history import recorded  # noqa: E402
 
-from servingpool.decision.pool import Pool  # noqa: E402
-from servingpool.decision.slo import Slo  # noqa: E402
+from servingpool.decision.pool import Pool, Slo  # noqa: E402
 from servingpool.recording.format import Chunk  # noqa: E402
 from servingpool_simulation.hardware import engine_profile  # noqa: E402
 from servingpool_simulation.policies import Static  # noqa: E402

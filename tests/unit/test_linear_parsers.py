@@ -17,8 +17,8 @@ from servingpool.adapters.prometheus.scrape_errors import explained_error
 from servingpool.api.gpu_budget import GPUBudget
 from servingpool.api.serving_pool import ServingPool, problems
 from servingpool.api.status import Status
-from servingpool.reconcile import learned_profile
-from servingpool.reconcile.report import NUMBER
+from servingpool.reconcile.keep import learned_profile
+from servingpool.status.report import NUMBER
 from servingpool_backtest import promql_value
 
 from .adapters.cluster.test_input_limits import in_about_linear_time

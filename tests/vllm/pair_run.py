@@ -13,16 +13,15 @@ from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend
 from servingpool.api.conditions import Condition
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.status import Status
-from servingpool.decision import samples
-from servingpool.decision.counters import diff_counters
+from servingpool.decision.learn import Memory
 from servingpool.decision.observation import Unknown
+from servingpool.decision.observe import diff_counters, samples
 from servingpool.decision.roles import DECODE, PREFILL
-from servingpool.decision.state import Memory
 from servingpool.reconcile.act import NOT_SCALED
-from servingpool.reconcile.collect import collect
-from servingpool.reconcile.pool_plan import PoolPlan, asked_of, plan_pool
-from servingpool.reconcile.readings import Readings
-from servingpool.reconcile.status_builder import build
+from servingpool.reconcile.collect import Readings, collect
+from servingpool.reconcile.plan import PoolPlan, plan_pool
+from servingpool.reconcile.plan.pool_plan import asked_of
+from servingpool.status import build
 from servingpool_lab.prometheus import Prometheus
 
 from .client import Answer, Ask, replay

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from servingpool.adapters.prometheus import PodSamples
-from servingpool.decision import samples
 from servingpool.decision.observation import Unknown
-from servingpool.reconcile.readings import requests_for
+from servingpool.decision.observe import samples
+from servingpool.reconcile.collect import requests_for
 from servingpool_lab.prometheus import Prometheus
 
 from .client import Answer, Ask, End, replay

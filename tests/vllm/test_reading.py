@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from servingpool.adapters.prometheus import with_own_buckets
-from servingpool.decision import samples
-from servingpool.decision.latency_count import LatencyCount
 from servingpool.decision.observation import Unknown
+from servingpool.decision.observe import LatencyCount, samples
 from servingpool_lab.prometheus import Prometheus
 
 from .client import Answer, Ask, End, replay

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from servingpool.api.conditions import Truth
-from servingpool.decision import samples
-from servingpool.decision.counters import LEAST_TOKENS
+from servingpool.decision.observe import LEAST_TOKENS, samples
 from servingpool.decision.roles import DECODE, PREFILL
 
 from .client import End

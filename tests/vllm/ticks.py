@@ -13,16 +13,15 @@ from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.adapters.prometheus import BackendConfig, FleetReading, PrometheusBackend, Selection
 from servingpool.api.serving_pool import ServingPool
-from servingpool.decision.counters import CounterDelta, diff_counters
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Figures
+from servingpool.decision.learn import Memory
 from servingpool.decision.observation import Observation, ReplicaMetrics
+from servingpool.decision.observe import CounterDelta, Sample, diff_counters
 from servingpool.decision.pool import Pool
-from servingpool.decision.samples import Sample
-from servingpool.decision.state import Memory
-from servingpool.reconcile.collect import observe
-from servingpool.reconcile.pool_plan import core_pool
-from servingpool.reconcile.readings import Readings
+from servingpool.reconcile.collect import Readings
+from servingpool.reconcile.collect.collected import observe
+from servingpool.reconcile.plan import core_pool
 from servingpool_lab.prometheus import Prometheus
 
 from .engine import MODEL, Vllm

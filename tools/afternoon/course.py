@@ -18,7 +18,7 @@ import yaml
 from afternoon.pod_metrics import PodMetrics
 from afternoon.record import Command, FleetObservation, Record, Write
 from recording import say
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool_lab import audit
 from servingpool_lab.scenario import WORKLOADS, Scenario
 from servingpool_lab.stack import Stack

@@ -11,7 +11,7 @@ import numpy as np
 from servingpool.api import duration
 from servingpool.api.group import API_VERSION, KIND
 from servingpool.api.spec import Behavior
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool_lab import kwok
 from servingpool_lab.workload import Engines, Manifest, engines
 from servingpool_simulation.prices import price

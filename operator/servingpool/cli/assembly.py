@@ -23,19 +23,17 @@ from servingpool.adapters.cluster.lease import Election, Terms
 from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.adapters.prometheus import PrometheusBackend
 from servingpool.cli.metrics_server import serve_metrics
+from servingpool.gpubudget import BudgetReporter, Budgets
 from servingpool.handlers.lifecycle import live
 from servingpool.handlers.watching import Watches
 from servingpool.reconcile.act import Actor
 from servingpool.reconcile.backfill import Backfill
-from servingpool.reconcile.budget_report import BudgetReporter
-from servingpool.reconcile.budgets import Budgets
+from servingpool.reconcile.collect import Readings
 from servingpool.reconcile.config import LeaderElection, OperatorConfig
 from servingpool.reconcile.loop import Reconciler
 from servingpool.reconcile.metrics import LoopMetrics, PoolCollector
-from servingpool.reconcile.operator import Heartbeat, Operator
-from servingpool.reconcile.readings import Readings
-from servingpool.reconcile.report import Reporter
-from servingpool.reconcile.steady_clock import SteadyClock
+from servingpool.reconcile.operator import Heartbeat, Operator, SteadyClock
+from servingpool.status import Reporter
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from servingpool.api.duration import DurationBetween
 from servingpool.cli.extras import needs
 from servingpool.cli.output import echo_json, terminal
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 
 if TYPE_CHECKING:
     from servingpool_simulation.demo import Comparison, Setup

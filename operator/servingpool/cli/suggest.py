@@ -32,10 +32,10 @@ from servingpool.cli.source import Backend, Config, Prometheus, chosen, now, una
 from servingpool.cli.usage import HISTORY, span, target_of, wrong
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.config import OperatorConfig
-from servingpool.reconcile.draining import judge_drain
 from servingpool.recording.format import Chunk
 from servingpool.recording.recorder import LADDER
 from servingpool.recording.suggestion import Attained, Facts, attained, manifest
+from servingpool.status import judge_drain
 
 STEPS = 168
 """Times at which the history's histograms are read: each hour of a week."""

@@ -1,21 +1,13 @@
 """The decision core: pure functions of observation, pool, memory and `now`.
 
-A map, in the order of a tick:
+In: an `Observation`, a `Pool`, the `Memory` of the tick before, Unix time. Out: a `Decision` and the next memory.
+`decide` calls the stages in the order of a tick. Each is a room with one door; the list is the order of imports:
 
-- input: `observation`, `pool`, `slo`, `bounds`, `params` (the tunables); output: `decision`; entry: `decide`; memory:
-  `state`
-- update: `update`; `increase` (of any counter), `samples`, `queueing`, `counters`, `window` (what happened);
-  `latency_count`, `queue_in_ttft`, `lateness`, `percentile` (who was late); `step_time`, `short_answers`, `saturation`
-  (what a request costs); `lost_caches` (whether that follows changes of replicas); `attribution`, `miss_curve`, `knee`
-  (which load breaks the SLO); `cold_start`, `forecast` (what comes next); `budget` (what may be missed)
-- what is not believed: `plausible`, `usual` (damaged figures), `standing`, `gateway_gauge` (gauges that nothing moves)
-- gateway: `gateway_demand` (to zero and back)
-- plan: `plan`, `costs` (the cheapest fleet); `queue_growth` (where the need is unknown)
-- limit: `limits` (named rules, in order), `ordinals` (which replicas stay where the highest go first)
-- targets: `targets`, `kinds` (the speed of each), `shortage` (what does not come), `counting` (in replicas of
-  which one), `mix` (the cheapest one), `fleet` (from a capacity to replicas of each), `parts` (what is said of each)
-- prefill and decode apart: `roles` (what each is asked for, and both as one answer)
-- report: `report` (figures and the sentence)
-- GPU budgets, after all pools are decided: `holding` (what pods hold), `course` (misses at each size), `claims`,
-  `part_claims` (a claim for each of several targets), `worth` (of a replica), `sharing` (who gets what)
+- what all share: `params` (the tunables), `pool` and `observation` (the input), `engine` (what one did, and its step),
+  `increase` (what a counter rose by), `words` (figures in sentences), `zero` (what the gateway shows of a pool that may
+  go to zero)
+- `observe`: from samples to what happened; `learn`: from that to what is known, the memory
+- `decision` (the output's form), `roles` (prefill and decode: what each is asked for, and both as one answer)
+- `need`: the cheapest fleet; `allocate`: its replicas of each target; `bound`: named limits, in order
+- `explain`: figures and the sentence; `decide`: the entry
 """

@@ -10,21 +10,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
-from servingpool.decision import report
-from servingpool.decision.bounds import Beside, Bound
-from servingpool.decision.counting import counted, fleet_of
-from servingpool.decision.course import Course
-from servingpool.decision.decision import AtZero, Decision, Limited, Plan
-from servingpool.decision.fleet import Fleet, Split, moves, verdict_of_parts
-from servingpool.decision.lateness import Queues
-from servingpool.decision.limits import limit
+from servingpool.decision import explain
+from servingpool.decision.allocate import Fleet, Split, counted, fleet_of
+from servingpool.decision.bound import limit
+from servingpool.decision.decision import AtZero, Course, Decision, Limited, Plan, moves, verdict_of_parts
+from servingpool.decision.learn import Memory, update
+from servingpool.decision.need import at_zero, plan, remembered
 from servingpool.decision.observation import Observation, Reading, Unknown
-from servingpool.decision.plan import at_zero, plan, remembered
-from servingpool.decision.pool import Pool
+from servingpool.decision.observe import Queues, standing_still
+from servingpool.decision.pool import Beside, Bound, Pool
 from servingpool.decision.roles import DECODE, PREFILL, Ratio
-from servingpool.decision.standing import standing_still
-from servingpool.decision.state import Memory
-from servingpool.decision.update import update
 
 
 class Outcome(NamedTuple):
@@ -62,8 +57,8 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     queues = Queues.recent(seen, memory.samples, memory.gateway_queue, since, {one.replica for one in standing})
     sleeping = at_zero(seen, pool, memory, now, frontier)
     limited = limit(seen, pool, bounds, memory, sleeping or planned, now, queues.longest_wait, fleet)
-    figures = report.figures(pool, memory, updated, planned, queues, now)
-    doubts = report.doubts(memory, planned, standing, pool)
+    figures = explain.figures(pool, memory, updated, planned, queues, now)
+    doubts = explain.doubts(memory, planned, standing, pool)
     parts, limited = _split(fleet, seen, pool, memory, planned, limited, now)
     moved, need = moves(parts, memory.profile.reference), _need(pool, memory, planned, sleeping, now)
     decision = Decision(
@@ -73,13 +68,13 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         need=need,
         capacity=need if isinstance(need, Unknown) else limited.replicas,
         limits=limited.applied,
-        reason=report.reason(moved, pool, planned, limited, figures, sleeping, doubts),
+        reason=explain.reason(moved, pool, planned, limited, figures, sleeping, doubts),
         figures=figures,
         bounds=bounds,
         candidates=() if isinstance(planned, Unknown) else planned.candidates,
         course=_course(planned, sleeping),
         calibrating=not memory.calibrated(pool),
-        warning=report.warning(pool, updated, planned, fleet),
+        warning=explain.warning(pool, updated, planned, fleet),
         parts=parts,
         standing=standing,
     )

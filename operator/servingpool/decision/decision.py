@@ -1,4 +1,4 @@
-"""What a decision says: how many replicas, and every figure that a person needs to recompute it."""
+"""What a decision says: how many replicas of each target, and every figure that a person needs to recompute it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,82 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.template import render
-from servingpool.decision.bounds import Bounds
-from servingpool.decision.course import Course
-from servingpool.decision.forecast import Outlook
-from servingpool.decision.miss_curve import Curve
-from servingpool.decision.mix import share_of
+from servingpool.decision.learn import Curve, Outlook
 from servingpool.decision.observation import Reading, Unknown
-from servingpool.decision.parts import Part
-from servingpool.decision.standing import Standing
+from servingpool.decision.observe import Standing
+from servingpool.decision.pool import Bounds
+
+ENOUGH = 0.999
+"""Share of a capacity that serves for it: speeds drift, and a replica is not replaced for a thousandth."""
+EQUAL = 1e-9
+"""Relative difference of two capacities or prices that are not told apart."""
+
+
+def share_of(targets: int) -> float:
+    """Share of a capacity that serves for it with so many targets: of one each replica counts."""
+    return ENOUGH if targets > 1 else 1.0 - EQUAL
+
+
+class Part(NamedTuple):
+    """What a decision says of a target."""
+
+    target: str
+    """Its name."""
+    requested: int
+    """What its `spec.replicas` is."""
+    replicas: int
+    """What its `spec.replicas` should be."""
+    ready: int
+    speed: Reading
+    """What one of its replicas serves, in replicas of the reference target; Unknown until one of each has served."""
+    cold_start: float
+    """Seconds, of its own starts where it has shown one."""
+    stuck: str | None = None
+    """Why it does not deliver what was ordered, as a sentence; None where it does."""
+    delivered: int = 0
+    """Replicas that are Ready or load on a node."""
+    weight: float = 1.0
+    """What one of its replicas counted for: its speed, or what its price told before that was known."""
+    absent: bool = False
+    """What it does not deliver counts for nothing: it is not alone."""
+    base: int = 0
+    """Replicas that always stay."""
+
+
+Array = NDArray[np.float64]
+
+
+class Course(NamedTuple):
+    """How many misses each fleet size leaves, of what comes at the horizon and of what comes now."""
+
+    fleets: Array
+    """Ascending, from 1."""
+    misses: Array
+    """Expected at the horizon, in the work of replicas kept busy."""
+    expected: float
+    """Work at the horizon: without replicas, all of it misses."""
+    level: float
+    """Work that comes now."""
+    curve: Curve
+
+    def beyond(self, least: int) -> tuple[float, ...]:
+        """Misses with 0, 1, ... `least` replicas and more: the more of those at the horizon and those of now.
+
+        What goes now is missing now, and what is ordered serves at the horizon. To where even the highest demand is
+        served: a pool far from that would seem to have no use for its next replica.
+        """
+        replicas = np.arange(max(float(least), self.fleets[-1]) + 1.0)
+        ahead = np.interp(replicas, np.append(0.0, self.fleets), np.append(self.expected, self.misses))
+        load = self.level / np.maximum(replicas, 0.5)
+        now = np.minimum(self.level * self.curve.cost(load), self.level)
+        now[0] = self.level
+        return tuple(np.minimum.accumulate(np.maximum(np.minimum(ahead, self.expected), now)).tolist())
+
 
 FAST_BURN = 2.0
 """Multiple of the allowed misses, over the last 5 minutes, above which the SLO counts as missed now."""
@@ -308,11 +374,6 @@ class Decision:
         )
 
 
-def shown(replicas: float) -> str:
-    """As sentences have it: parts of a replica where the pool has several targets."""
-    return f"{replicas:.3g}" if replicas % 1.0 else f"{replicas:.0f}"
-
-
 def verdict_of(replicas: int, requested: int) -> Verdict:
     """What setting so many replicas does to a fleet of `requested`."""
     if replicas == requested:
@@ -325,3 +386,22 @@ def move(requested: int, replicas: int) -> str:
     if replicas == requested:
         return f"hold {replicas}"
     return f"scale {'up' if replicas > requested else 'down'} {requested} -> {replicas}"
+
+
+def moves(parts: Sequence[Part], reference: str) -> str:
+    """What parts say, as the beginning of a sentence."""
+    if len(parts) == 1:
+        return move(parts[0].requested, parts[0].replicas)
+    changed = [f"{one.target} {one.requested} -> {one.replicas}" for one in parts if one.replicas != one.requested]
+    if changed:
+        said = f"scale {'up' if verdict_of_parts(parts) is Verdict.SCALE_UP else 'down'} {', '.join(changed)}"
+    else:
+        said = f"hold {', '.join(f'{one.replicas} {one.target}' for one in parts)}"
+    return f"{said} (counted in replicas of {reference})"
+
+
+def verdict_of_parts(parts: Sequence[Part]) -> Verdict:
+    """What they do to the fleet: a replacement begins as a scale-up and ends as a scale-down."""
+    if any(part.replicas > part.requested for part in parts):
+        return Verdict.SCALE_UP
+    return Verdict.SCALE_DOWN if any(part.replicas < part.requested for part in parts) else Verdict.HOLD

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from servingpool.decision.targets import ONLY
+from servingpool.decision.pool import ONLY
 
 
 @dataclass(frozen=True, slots=True)

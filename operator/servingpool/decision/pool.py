@@ -1,15 +1,158 @@
-"""What the user asked for, in the core's own units."""
+"""What the user asked for, in the core's own units: the SLO, the targets, and the bounds in force."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import NamedTuple, Self
 
-from servingpool.decision.bounds import Bound, Bounds, Window, in_force
+from servingpool.catalogue.notes import Note
 from servingpool.decision.params import DEFAULT, Params
-from servingpool.decision.slo import Slo
-from servingpool.decision.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """The latency objective. At least one bound is set."""
+
+    time_to_first_token: float | None = None
+    """Seconds; None where it does not matter."""
+    time_per_output_token: float | None = None
+    """Seconds; None where it does not matter."""
+    attainment: float = 0.95
+    """Share of requests, 0.5 to 0.999, that must meet every bound that is set."""
+    at_gateway: bool = False
+    """TTFT is the client's, as the gateway measures it, and not the engines'."""
+
+    def __post_init__(self) -> None:
+        if self.time_to_first_token is None and self.time_per_output_token is None:
+            raise ValueError("an SLO needs a bound on time to first token, on time per output token, or on both")
+        if not 0.5 <= self.attainment <= 0.999:
+            raise ValueError(f"attainment must be 0.5 to 0.999, got {self.attainment}")
+
+    @property
+    def allowed(self) -> float:
+        """Share of requests that may miss."""
+        return 1.0 - self.attainment
+
+    @property
+    def queue_bound(self) -> float:
+        """Seconds that a request may wait before its queue counts as standing; 10 where no TTFT is asked for."""
+        return 10.0 if self.time_to_first_token is None else self.time_to_first_token
+
+
+ONLY = "only"
+"""The target of a pool, a replica or an observation that names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A target of a pool: a kind of GPU, spot or on demand, a size of tensor parallelism."""
+
+    name: str = ONLY
+    """Unique in the pool."""
+    price: float = 1.0
+    """Of a replica for an hour, above 0: dollars where they are known of every target, else GPUs."""
+    base: int = 0
+    """Replicas that always stay, whatever the others cost; at zero none does."""
+    most: int = 2**31 - 1
+    """Replicas at most."""
+    batch_limit: float = math.inf
+    """Requests, at least 1, that a replica of it runs at a time at most; infinite where its arguments do not tell."""
+
+    def __post_init__(self) -> None:
+        if not self.price > 0.0:
+            raise ValueError(f"need a price above 0, got {self.price} for {self.name}")
+        if not 0 <= self.base <= self.most:
+            raise ValueError(f"need 0 <= base <= most replicas, got base {self.base}, most {self.most} for {self.name}")
+        if not self.batch_limit >= 1.0:
+            raise ValueError(f"need a batch limit of at least 1, got {self.batch_limit} for {self.name}")
+
+
+class Beside(NamedTuple):
+    """Replicas of the other role, which a bound follows from."""
+
+    replicas: int
+    role: str
+    """The other one."""
+    ratio: bool
+    """The pool's ratio asks for the bound; otherwise it is 1, because neither role is at 0 replicas alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A number of replicas, and where it comes from. `str` tells both."""
+
+    replicas: int
+    schedule: str | None = None
+    """The schedule that gives it; None where it is the pool's own."""
+    begins_in: float = 0.0
+    """Seconds until the schedule's window begins; 0 within it."""
+    beside: Beside | None = None
+    """What it goes with, where it follows from replicas of the other role."""
+
+    def __str__(self) -> str:
+        if self.schedule is None:
+            return f"{self.replicas}"
+        if self.begins_in > 0.0:
+            return Note.BEFORE_SCHEDULE.message(replicas=self.replicas, schedule=self.schedule, seconds=self.begins_in)
+        return Note.BY_SCHEDULE.message(replicas=self.replicas, schedule=self.schedule)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The fewest and the most replicas that a decision may answer."""
+
+    least: Bound
+    most: Bound
+
+    @property
+    def schedules(self) -> tuple[str, ...]:
+        """Names of the schedules that give one."""
+        return tuple(dict.fromkeys(one.schedule for one in (self.least, self.most) if one.schedule is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A time in which a schedule's bounds count."""
+
+    schedule: str
+    """Its name."""
+    begin: float
+    """Unix time in seconds."""
+    end: float
+    min_replicas: int | None
+    """None for the pool's own."""
+    max_replicas: int | None
+    """None for the pool's own."""
+    ahead: float = 1.0
+    """How many times as long before it begins its min is ordered: more where replicas start one after another."""
+
+    def bounds(self, own: Bounds, now: float) -> Bounds:
+        """Its bounds, `own` being the pool's."""
+        begins_in = max(0.0, self.begin - now)
+        least, most = (
+            other if replicas is None else Bound(replicas, self.schedule, begins_in)
+            for replicas, other in ((self.min_replicas, own.least), (self.max_replicas, own.most))
+        )
+        return Bounds(least, most)
+
+
+def in_force(own: Bounds, windows: Iterable[Window], now: float, ahead: float) -> Bounds:
+    """The bounds at `now`, Unix time in seconds; the order of the windows does not matter.
+
+    Windows in force replace the pool's own bounds. Of several the highest min and the highest max count, so that min is
+    never above max. A window that begins within `ahead` seconds only raises: what is ordered now serves then.
+    """
+    windows = [one for one in windows if one.begin <= now + ahead * one.ahead and now < one.end]
+    found = [one.bounds(own, now) for one in windows]
+    if all(one.begin > now for one in windows):
+        found.append(own)
+    return Bounds(min((one.least for one in found), key=_order), min((one.most for one in found), key=_order))
+
+
+def _order(bound: Bound) -> tuple[int, float, str]:
+    return -bound.replicas, bound.begins_in, bound.schedule or ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,9 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import NamedTuple
 
-from servingpool.decision.bounds import Bound, Bounds
-from servingpool.decision.decision import Decision, Figures
-from servingpool.decision.fleet import verdict_of_parts
+from servingpool.decision.decision import Decision, Figures, verdict_of_parts
 from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, Unknown
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Bound, Bounds, Slo
 
 PREFILL, DECODE = "prefill", "decode"
 HANDOVER = 0.1

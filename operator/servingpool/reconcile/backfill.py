@@ -21,13 +21,10 @@ from servingpool.adapters.prometheus import ANY_MODEL, PodKey, PodSamples, TooLa
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.decide import learn
 from servingpool.decision.observation import Observation, Ordered, Replica, ReplicaMetrics, Unknown
-from servingpool.decision.pool import Pool
-from servingpool.decision.targets import Target
-from servingpool.reconcile.collect import own_samples
-from servingpool.reconcile.pool_plan import core_pool
-from servingpool.reconcile.readings import Backend, requests_for, share_of, sound
-from servingpool.reconcile.state import PoolState
-from servingpool.reconcile.targets import target_of
+from servingpool.decision.pool import Pool, Target
+from servingpool.reconcile.collect import Backend, own_samples, requests_for, share_of, sound, target_of
+from servingpool.reconcile.keep import PoolState
+from servingpool.reconcile.plan import core_pool
 
 log = logging.getLogger(__name__)
 

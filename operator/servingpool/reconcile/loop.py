@@ -1,7 +1,7 @@
 """The loop: every pool, every few seconds, backend by backend.
 
 A tick is a line of steps, each with one frozen result: `collect` what Prometheus and the cluster show, `pool_plan`
-decides, `act` scales, `status_builder` and `report` report. `state` holds what the next tick needs.
+decides, `act` scales, `status` reports. `keep` holds what the next tick needs.
 
 Each Prometheus is read separately, and its pools are decided as soon as it has answered. A tick does not wait for a
 Prometheus that takes longer than the interval: its round continues at its own pace.
@@ -12,11 +12,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from servingpool.adapters.cluster.fair_order import in_turns
 from servingpool.adapters.cluster.objects import Key, Raw, TargetKey
@@ -26,24 +26,15 @@ from servingpool.api.group import KIND
 from servingpool.api.mode import Mode
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import Status
+from servingpool.gpubudget import BudgetReporter, Shared, named_versions
 from servingpool.reconcile.act import NOT_SCALED, Actor, ScaleOutcome
 from servingpool.reconcile.backfill import Backfill, PendingPool
-from servingpool.reconcile.budget_members import named_versions
-from servingpool.reconcile.budget_report import BudgetReporter
-from servingpool.reconcile.budgets import Shared
-from servingpool.reconcile.collect import collect
+from servingpool.reconcile.collect import Owners, Readings, collect, keys_of, owns, target_of, told_by_name
 from servingpool.reconcile.config import Price
+from servingpool.reconcile.keep import PoolState, PoolStates
 from servingpool.reconcile.metrics import NO_POOLS, Snapshot, snapshot
-from servingpool.reconcile.pool_plan import Planned, PoolPlan, Refusal, plan_pool
-from servingpool.reconcile.pool_states import PoolStates
-from servingpool.reconcile.preconditions import no_target, owners
-from servingpool.reconcile.readings import Readings
-from servingpool.reconcile.replicas import told_by_name
-from servingpool.reconcile.report import Reporter
-from servingpool.reconcile.rounds import Rounds
-from servingpool.reconcile.state import PoolState
-from servingpool.reconcile.status_builder import build
-from servingpool.reconcile.targets import Owners, keys_of, owns, target_of
+from servingpool.reconcile.plan import Planned, PoolPlan, Refusal, no_target, owners, plan_pool
+from servingpool.status import Reporter, build
 
 log = logging.getLogger(__name__)
 
@@ -438,3 +429,32 @@ def _failures(outcomes: Iterable[object]) -> int:
 
 def _invalid(problems: str) -> tuple[Reason, str]:
     return Reason.INVALID_SPEC, Reason.INVALID_SPEC.message(problems=problems)
+
+
+class Rounds(Generic[T]):
+    """Rounds by name. A slow round delays only the next round of its name."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[str, asyncio.Task[T]] = {}
+
+    def begin(self, name: str, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        """Begin a round, unless the last one of that name is under way or `ended` has not returned it."""
+        if name not in self._under_way:
+            self._under_way[name] = asyncio.create_task(work())
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until all have ended, or this long."""
+        if self._under_way:
+            await asyncio.wait(self._under_way.values(), timeout=seconds)
+
+    def ended(self) -> dict[str, T | BaseException]:
+        """Results of the rounds that have ended since the last call, or the exception that ended them."""
+        done = {name: task for name, task in self._under_way.items() if task.done()}
+        self._under_way = {name: task for name, task in self._under_way.items() if name not in done}
+        return {name: task.exception() or task.result() for name, task in done.items() if not task.cancelled()}
+
+    async def cancel(self) -> None:
+        """Cancel all rounds."""
+        for task in self._under_way.values():
+            task.cancel()
+        await asyncio.gather(*self._under_way.values(), return_exceptions=True)

@@ -23,10 +23,10 @@ from servingpool.api.status import Change
 from servingpool.catalogue.metrics import Metric
 from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Reading, Unknown
-from servingpool.reconcile.budgets import Shared
-from servingpool.reconcile.decision_status import FIGURE_NAMES
-from servingpool.reconcile.expense import Expense
-from servingpool.reconcile.state import PoolState
+from servingpool.gpubudget import Shared
+from servingpool.reconcile.keep import PoolState
+from servingpool.reconcile.plan import Expense
+from servingpool.status import FIGURE_NAMES
 
 TICK_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 

@@ -26,12 +26,12 @@ from servingpool.api.time import from_unix
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.metrics import Metric
 from servingpool.catalogue.template import render
-from servingpool.decision.bounds import Bound, Bounds
-from servingpool.decision.decision import Verdict, move, shown, verdict_of
-from servingpool.reconcile.decision_status import FIGURE_NAMES
-from servingpool.reconcile.history import judged, replaced
+from servingpool.decision.decision import Verdict, move, verdict_of
+from servingpool.decision.pool import Bound, Bounds
+from servingpool.decision.words import shown
+from servingpool.reconcile.keep import judged, replaced
 from servingpool.reconcile.metrics import DECISION_FIGURES
-from servingpool.reconcile.status_builder import told_bounds
+from servingpool.status import FIGURE_NAMES, told_bounds
 
 ASKED = (Metric.LAST_CHANGE, Metric.LAST_CHANGE_FROM, Metric.LAST_CHANGE_TO, Metric.READY_REPLICAS)
 EXPLAINED_WITHIN = 60.0

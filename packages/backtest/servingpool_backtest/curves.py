@@ -9,7 +9,7 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field
 
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool.recording.format import Floats
 from servingpool_backtest.result import Backtest
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from servingpool.decision.counters import LEAST_TOKENS, MOST_PREFILL
+from servingpool.decision.engine import FASTEST_STEP
+from servingpool.decision.learn import NOISE, StepTimeFit
+from servingpool.decision.observe import LEAST_TOKENS, MOST_PREFILL
 from servingpool.decision.params import DEFAULT
-from servingpool.decision.step_time import FASTEST_STEP, NOISE, StepTimeFit
 from servingpool.recording.format import RecordingError
 from servingpool_backtest.intervals import Intervals
 from servingpool_simulation.hardware import EngineProfile

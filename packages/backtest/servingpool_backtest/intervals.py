@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from servingpool.decision.increase import held, intervals
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool.recording.format import Buckets, Chunk, Floats, RecordingError, Scrapes
 
 MOST_SCRAPES = 20_000_000

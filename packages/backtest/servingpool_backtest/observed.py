@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from servingpool.decision.latency_count import LatencyCount, late_share_by_mean
-from servingpool.decision.slo import Slo
+from servingpool.decision.observe import LatencyCount, late_share_by_mean
+from servingpool.decision.pool import Slo
 from servingpool.recording.format import Floats
 from servingpool_backtest.intervals import Intervals
 

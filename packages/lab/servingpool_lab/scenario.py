@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from servingpool.api.spec import Mode
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.hardware import EngineProfile
 from servingpool_simulation.policies import Policy
 from servingpool_simulation.run import Result, SimulationOptions, simulate

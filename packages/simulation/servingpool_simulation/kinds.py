@@ -8,9 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Self
 
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
-from servingpool.decision.targets import Target
+from servingpool.decision.pool import Pool, Slo, Target
 from servingpool_simulation.fleet import ColdStart
 from servingpool_simulation.hardware import EngineProfile
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count, pairwise, product
 
 from servingpool.decision.observation import Observation
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.kinds import Kind, pool_of
 from servingpool_simulation.mixed_fleet import MixedFleet, MixedScraper, Moment
 from servingpool_simulation.policies import TICK, Answer, Policy

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from servingpool.decision.observation import Observation, Ordered
-from servingpool.decision.targets import ONLY
+from servingpool.decision.pool import ONLY
 from servingpool_simulation.fleet import Fleet, Phase, SimulatedReplica
 from servingpool_simulation.kinds import Kind
 from servingpool_simulation.scrape import Scraper

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool_simulation.hardware import EngineProfile
 from servingpool_simulation.tables import Floats
 from servingpool_simulation.traces import Trace

@@ -8,9 +8,9 @@ from typing import Protocol
 from servingpool.adapters.gateways.completed import NOTHING, Completing, completed
 from servingpool.decision.decide import decide, learn
 from servingpool.decision.decision import Decision
+from servingpool.decision.learn import Memory
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool
-from servingpool.decision.state import Memory
 
 TICK = 15.0
 """Seconds between two decisions of the operator, and of the HPA."""

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.fleet import ColdStart, Fleet, Phase, Routing
 from servingpool_simulation.hardware import EngineProfile
 from servingpool_simulation.policies import Answer, Policy, Static

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool_simulation.tables import FINISHED, TURNED_AWAY, Floats, Records
 
 QUANTILES = (50, 90, 95, 99)

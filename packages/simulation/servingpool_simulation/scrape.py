@@ -23,7 +23,7 @@ from servingpool.decision.observation import (
     ReplicaMetrics,
     Unknown,
 )
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool_simulation import page
 from servingpool_simulation.conduct import Mean, Sum
 from servingpool_simulation.fleet import Fleet, Phase, SimulatedReplica

@@ -7,8 +7,7 @@ from pathlib import Path
 from recorded_history import header_of
 from recorded_history import recorded as recorded_by
 
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool.recording.format import Chunk, Header, encode, encode_header
 from servingpool_simulation.hardware import EngineProfile
 from servingpool_simulation.policies import Static

@@ -9,7 +9,7 @@ import pytest
 
 from servingpool.cli.record import read, resumed
 from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool.recording.format import Chunk, RecordingError, encode, encode_header
 from servingpool_backtest import intervals
 from servingpool_backtest.intervals import gather

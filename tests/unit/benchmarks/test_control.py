@@ -18,7 +18,7 @@ from cases import CASES, Case, Kind
 from results import CaseResults, Run, baseline_runs
 from sweeps import STEPS
 
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool_simulation.baselines.catalogue import BASELINES
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.report.figures import percent

@@ -17,7 +17,7 @@ from cases import CASES
 from odd_cases import FAMILY, ODD, STEP_AT, OddCase
 from odd_work import OddRun, OddStatic
 
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool_simulation.run import SimulationOptions, simulate
 from servingpool_simulation.score import Outcomes
 from servingpool_simulation.traces import Trace, poisson

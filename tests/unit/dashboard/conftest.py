@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ..cli.recorder import Recorder  # noqa: TID252, tests are no package of an installed name
+from ..gpubudget.test_budgets import GPUS, budget  # noqa: TID252
 from ..reconcile.role_cluster import RoleCluster  # noqa: TID252
 from ..reconcile.stories import settled  # noqa: TID252
-from ..reconcile.test_budgets import GPUS, budget  # noqa: TID252
 from .scene import Scene
 
 TARGET = {"name": "vllm", "min": 1, "max": 10, "gpusPerReplica": 2, "costPerReplicaHour": 12.0}

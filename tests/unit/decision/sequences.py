@@ -10,11 +10,9 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from servingpool.decision.bounds import Window
 from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.params import Params
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo, Window
 
 from ..fuzzing import EXAMPLES  # noqa: TID252, tests are no package of an installed name
 from .world import Engine

@@ -7,13 +7,21 @@ from typing import NamedTuple
 
 import pytest
 
-from servingpool.decision.attribution import LoadAttribution, attribute_load
-from servingpool.decision.counters import FIELDS, CounterDelta
-from servingpool.decision.latency_count import Misses
+from servingpool.decision.learn.memory import PastLoads
+from servingpool.decision.learn.miss_curve import LoadAttribution, attribute_load
 from servingpool.decision.observation import NOT_EXPOSED, Bucket
-from servingpool.decision.samples import BEGUN, TTFT_COUNT, TTFT_LOWER, TTFT_SUM, TTFT_UPPER, Buckets
-from servingpool.decision.state import PastLoads
-from servingpool.decision.window import Demand, SampleWindow
+from servingpool.decision.observe import (
+    BEGUN,
+    TTFT_COUNT,
+    TTFT_SUM,
+    Buckets,
+    CounterDelta,
+    Demand,
+    Misses,
+    SampleWindow,
+)
+from servingpool.decision.observe.counters import FIELDS
+from servingpool.decision.observe.samples import TTFT_LOWER, TTFT_UPPER
 
 from .world import ENGINE, POOL
 

@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from servingpool.decision.counters import CounterDelta, diff_counters
 from servingpool.decision.decision import slo_met
-from servingpool.decision.lateness import Witness
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics
-from servingpool.decision.samples import BEGUN, Sample
-from servingpool.decision.slo import Slo
+from servingpool.decision.observe import BEGUN, CounterDelta, Sample, Witness, diff_counters
+from servingpool.decision.pool import Slo
 
 from .test_full_replicas import BOUND, POOL, START, TICK, Capped, Fleet
 

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servingpool.catalogue.limits import LimitName
-from servingpool.decision.bounds import Window
-from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.decision import Verdict
-from servingpool.decision.pool import Pool
+from servingpool.decision.learn import ColdStart
+from servingpool.decision.pool import Pool, Window
 
 from .world import POOL, START, World, applied
 

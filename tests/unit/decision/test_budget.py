@@ -6,17 +6,9 @@ import math
 
 import pytest
 
-from servingpool.decision.budget import (
-    ABOVE_FLOOR,
-    DAY,
-    FAST_LEAST,
-    HOUR,
-    SLOW_AIM,
-    SLOW_LEAST,
-    SLOW_MOST,
-    ErrorBudget,
-)
-from servingpool.decision.latency_count import Misses
+from servingpool.decision.learn import ErrorBudget
+from servingpool.decision.learn.error_budget import ABOVE_FLOOR, DAY, FAST_LEAST, HOUR, SLOW_AIM, SLOW_LEAST, SLOW_MOST
+from servingpool.decision.observe import Misses
 from servingpool.decision.params import DEFAULT
 
 ALLOWED = 0.05

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from servingpool.decision.budget import CALIBRATION_MEMORY, GUESSED_RATIO, Calibration
+from servingpool.decision.learn import Calibration
+from servingpool.decision.learn.error_budget import CALIBRATION_MEMORY, GUESSED_RATIO
 from servingpool.decision.params import DEFAULT
 
 

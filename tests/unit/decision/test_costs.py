@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from servingpool.decision import costs
-from servingpool.decision.forecast import Outlook
-from servingpool.decision.miss_curve import BINS, ESTIMATED, Curve, MissCurve
-from servingpool.decision.mix import Frontier, Offer
+from servingpool.decision.learn import BINS, Curve, MissCurve, Outlook
+from servingpool.decision.learn.miss_curve import ESTIMATED
+from servingpool.decision.need import Frontier, Offer, costs
 from servingpool.decision.params import DEFAULT
 
 ALLOWANCE = 0.05

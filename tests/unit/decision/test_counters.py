@@ -8,15 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from servingpool.decision.counters import QUEUED, CounterDelta, diff_counters
-from servingpool.decision.latency_count import LatencyCount, late_share_of_straddling
 from servingpool.decision.observation import Bucket, Histogram, Observation, Replica, ReplicaMetrics, Unknown
+from servingpool.decision.observe import TTFT_COUNT, CounterDelta, LatencyCount, Sample, SampleWindow, diff_counters
+from servingpool.decision.observe.counters import QUEUED
+from servingpool.decision.observe.latency import late_share_of_straddling
 from servingpool.decision.params import DEFAULT
-from servingpool.decision.pool import Pool
-from servingpool.decision.samples import TTFT_COUNT, Sample
-from servingpool.decision.slo import Slo
-from servingpool.decision.targets import ONLY
-from servingpool.decision.window import SampleWindow
+from servingpool.decision.pool import ONLY, Pool, Slo
 
 TTFT = Histogram((1.0, 2.5, 5.0), (90.0, 99.0, 100.0), 60.0, 102.0)
 POOL = Pool(Slo(time_to_first_token=2.0, time_per_output_token=0.1), min_replicas=1, max_replicas=10)

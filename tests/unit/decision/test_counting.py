@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 
 from servingpool.catalogue.limits import LimitName
-from servingpool.decision.counting import counted, fleet_of
+from servingpool.decision.allocate import counted, fleet_of
+from servingpool.decision.bound import _scale_down_blocked, _while_no_node
 from servingpool.decision.decision import Limited
-from servingpool.decision.limits import _scale_down_blocked, _while_no_node
+from servingpool.decision.learn import Memory, Profile, Saturation
 from servingpool.decision.observation import Observation, Ordered, Replica
-from servingpool.decision.pool import Pool
-from servingpool.decision.saturation import Saturation
-from servingpool.decision.slo import Slo
-from servingpool.decision.state import Memory, Profile
-from servingpool.decision.targets import Target
+from servingpool.decision.pool import Pool, Slo, Target
 
 A, B = Target("a", 1.0, most=10), Target("b", 1.0, most=10)
 BOTH = Pool(Slo(2.0), 1, 20, targets=(A, B))

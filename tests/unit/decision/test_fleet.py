@@ -10,14 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from servingpool.catalogue.limits import LimitName
-from servingpool.decision.decision import Limited, Verdict
-from servingpool.decision.fleet import Fleet, Line, moves, verdict_of_parts
-from servingpool.decision.mix import ENOUGH
+from servingpool.decision.allocate import Fleet, Line
+from servingpool.decision.decision import ENOUGH, Limited, Verdict, moves, verdict_of_parts
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.params import DEFAULT
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
-from servingpool.decision.targets import Target
+from servingpool.decision.pool import Pool, Slo, Target
 
 UNPROVEN = Unknown("no replica of it has served yet")
 SPEEDS: list[Reading] = [0.0, 0.3, 0.5, 1.0, 2.0, UNPROVEN]

@@ -9,14 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from servingpool.catalogue.limits import LimitName
+from servingpool.decision.bound import _while_misses_remain
 from servingpool.decision.decision import Limited, Plan
-from servingpool.decision.knee import enough_for
-from servingpool.decision.limits import _while_misses_remain
-from servingpool.decision.miss_curve import MissCurve
+from servingpool.decision.engine import StepTime
+from servingpool.decision.learn import MissCurve, UpdateResult, enough_for
+from servingpool.decision.need import plan
 from servingpool.decision.params import DEFAULT
-from servingpool.decision.plan import plan
-from servingpool.decision.state import UpdateResult
-from servingpool.decision.step_time import StepTime
 
 from .test_costs import of_one
 from .world import POOL, World

@@ -9,20 +9,12 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from servingpool.decision.costs import cheapest
-from servingpool.decision.forecast import (
-    HIDDEN,
-    INITIAL_LASTS,
-    KEPT,
-    MOST_PENDING,
-    MOST_WORK,
-    PRIOR_SHAPE,
-    SPACING,
-    Forecast,
-    Outlook,
-    Past,
-)
-from servingpool.decision.miss_curve import ESTIMATED, MissCurve
+from servingpool.decision.learn import FORECASTS_KEPT as KEPT
+from servingpool.decision.learn import HIDDEN, SPACING, Forecast, MissCurve, Outlook
+from servingpool.decision.learn.forecast import INITIAL_LASTS, MOST_PENDING, PRIOR_SHAPE, Past
+from servingpool.decision.learn.miss_curve import ESTIMATED
+from servingpool.decision.need.costs import cheapest
+from servingpool.decision.observe import MOST_WORK
 from servingpool.decision.params import DEFAULT
 
 from .test_costs import of_one

@@ -16,16 +16,14 @@ from hypothesis import strategies as st
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import Outcome, decide
 from servingpool.decision.decision import slo_met
-from servingpool.decision.lateness import Witness
+from servingpool.decision.engine import Full
+from servingpool.decision.learn import Memory, Saturation
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics, Unknown
+from servingpool.decision.observe import Queue, Witness
+from servingpool.decision.observe.queueing import overdue, queue
+from servingpool.decision.observe.samples import missing_series, with_empty_series
 from servingpool.decision.params import DEFAULT
-from servingpool.decision.pool import Pool
-from servingpool.decision.queueing import Queue, overdue, queue
-from servingpool.decision.samples import missing_series, with_empty_series
-from servingpool.decision.saturation import Full, Saturation
-from servingpool.decision.slo import Slo
-from servingpool.decision.state import Memory
-from servingpool.decision.targets import Target
+from servingpool.decision.pool import Pool, Slo, Target
 
 START, TICK, COLD_START = 1_700_000_000.0, 15.0, 60.0
 TOKENS, STEP, PREFILL = 200, 0.04, 0.25

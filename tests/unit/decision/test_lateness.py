@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from servingpool.decision.decide import Outcome, decide
+from servingpool.decision.learn import Memory
 from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
-from servingpool.decision.state import Memory
+from servingpool.decision.pool import Pool, Slo
 
 START, TICK = 1_700_000_000.0, 15.0
 POOL = Pool(Slo(time_to_first_token=2.0, time_per_output_token=0.02), min_replicas=1, max_replicas=1)

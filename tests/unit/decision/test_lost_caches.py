@@ -11,7 +11,7 @@ import pytest
 
 from servingpool.catalogue.notes import Note
 from servingpool.decision.decide import Outcome
-from servingpool.decision.lost_caches import LostCaches
+from servingpool.decision.learn import LostCaches
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.pool import Pool
 

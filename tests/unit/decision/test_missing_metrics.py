@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from servingpool.catalogue.limits import LimitName
-from servingpool.decision.budget import ErrorBudget
 from servingpool.decision.decide import decide
+from servingpool.decision.learn import ErrorBudget
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Reading, Replica, ReplicaMetrics, Unknown
+from servingpool.decision.observe import TTFT_COUNT
+from servingpool.decision.observe.samples import TPOT_COUNT
+from servingpool.decision.observe.window import WORK
 from servingpool.decision.params import DEFAULT
-from servingpool.decision.samples import TPOT_COUNT, TTFT_COUNT
-from servingpool.decision.window import WORK
 
 from .world import POOL, Engine, World, applied, plain, restored
 

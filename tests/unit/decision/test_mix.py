@@ -8,7 +8,9 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from servingpool.decision.mix import ENOUGH, MIXES, Frontier, Offer, capacity, cheapest_mix, front, greatest, price
+from servingpool.decision.decision import ENOUGH
+from servingpool.decision.need import Frontier, Offer, capacity, cheapest_mix, greatest, price
+from servingpool.decision.need.mix import MIXES, front
 
 H100, L40S = Offer(1.0, 3.9, 0, 10), Offer(0.25, 1.0, 0, 10)
 

@@ -11,15 +11,13 @@ from itertools import product
 import pytest
 
 from servingpool.catalogue.limits import LimitName
-from servingpool.decision.bounds import Window
+from servingpool.decision.allocate import Fleet, Line, fewest, lowest, not_ready
 from servingpool.decision.decision import Limited
-from servingpool.decision.fleet import Fleet, Line
+from servingpool.decision.learn import Memory
+from servingpool.decision.learn.kinds import Shortage
 from servingpool.decision.observation import Observation, Replica
-from servingpool.decision.ordinals import fewest, lowest, not_ready
 from servingpool.decision.params import DEFAULT
-from servingpool.decision.shortage import Shortage
-from servingpool.decision.state import Memory
-from servingpool.decision.targets import ONLY, Target
+from servingpool.decision.pool import ONLY, Target, Window
 
 from .world import POOL, START, Engine, World
 

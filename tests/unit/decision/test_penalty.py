@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servingpool.decision import costs
-from servingpool.decision.costs import BLOCK, FINEST, miss_penalty
-from servingpool.decision.forecast import KEPT, SPACING, Forecast
-from servingpool.decision.miss_curve import BINS, ESTIMATED, Curve, MissCurve
+from servingpool.decision.learn import BINS, SPACING, Curve, Forecast, MissCurve
+from servingpool.decision.learn import FORECASTS_KEPT as KEPT
+from servingpool.decision.learn.miss_curve import ESTIMATED
+from servingpool.decision.need import costs
+from servingpool.decision.need.costs import BLOCK, FINEST, miss_penalty
 from servingpool.decision.params import DEFAULT
 
 from .test_costs import of_one

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from servingpool.decision.decide import Outcome, decide
+from servingpool.decision.learn import Memory
 from servingpool.decision.observation import Observation, ReplicaMetrics, Unknown
-from servingpool.decision.state import Memory
 
 from .world import POOL, World
 

@@ -13,16 +13,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from servingpool.catalogue.limits import LimitName
-from servingpool.decision import costs
-from servingpool.decision.bounds import Bounds
-from servingpool.decision.budget import FAST_LEAST, SLOW_LEAST, SLOW_MOST
 from servingpool.decision.decide import decide
-from servingpool.decision.forecast import KEPT, MOST_PENDING, Forecast, Outlook
-from servingpool.decision.miss_curve import BINS, ESTIMATED, Curve, MissCurve
+from servingpool.decision.learn import BINS, Curve, Forecast, Memory, MissCurve, Outlook
+from servingpool.decision.learn import FORECASTS_KEPT as KEPT
+from servingpool.decision.learn.error_budget import FAST_LEAST, SLOW_LEAST, SLOW_MOST
+from servingpool.decision.learn.forecast import MOST_PENDING
+from servingpool.decision.learn.miss_curve import ESTIMATED
+from servingpool.decision.need import costs
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.params import DEFAULT
-from servingpool.decision.pool import Pool
-from servingpool.decision.state import Memory
+from servingpool.decision.pool import Bounds, Pool
 
 from ..fuzzing import EXAMPLES, fuzzed  # noqa: TID252, tests are no package of an installed name
 from .sequences import HUGE_DEMAND, live, lives, sequences, tell_progress

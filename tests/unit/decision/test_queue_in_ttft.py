@@ -7,8 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from servingpool.decision.engine import Wait
+from servingpool.decision.learn import QueueInTtft
 from servingpool.decision.params import DEFAULT
-from servingpool.decision.queue_in_ttft import QueueInTtft, Wait
 
 PREFILL = 1.0
 """Seconds."""

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import Stage, decide, decide_stages
+from servingpool.decision.learn import Memory
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Observation, Ordered, Replica, Unknown
-from servingpool.decision.pool import Pool
+from servingpool.decision.pool import Pool, Slo, Target
 from servingpool.decision.roles import (
     EACH_ROLE,
     Ratio,
@@ -22,9 +23,6 @@ from servingpool.decision.roles import (
     of_prefill,
     prefill_slo,
 )
-from servingpool.decision.slo import Slo
-from servingpool.decision.state import Memory
-from servingpool.decision.targets import Target
 
 from .world import START
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from servingpool.decision.decide import Outcome, decide
+from servingpool.decision.learn import Memory
 from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics, Unknown
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
-from servingpool.decision.state import Memory
+from servingpool.decision.pool import Pool, Slo
 
 START, SCRAPE, COLD_START = 1_700_000_000.0, 15.0, 120.0
 POOL = Pool(Slo(time_to_first_token=2.5), min_replicas=1, max_replicas=8)

@@ -6,13 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from servingpool.decision.cold_start import ColdStart
+from servingpool.decision.learn import ColdStart
+from servingpool.decision.learn.memory import PastLoads
+from servingpool.decision.need.planning import backlog
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Reading, Replica, Unknown
-from servingpool.decision.percentile import Tail
-from servingpool.decision.plan import backlog
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
-from servingpool.decision.state import PastLoads
+from servingpool.decision.observe import Tail
+from servingpool.decision.pool import Pool, Slo
 
 SLO = Slo(time_to_first_token=2.0, time_per_output_token=0.1)
 

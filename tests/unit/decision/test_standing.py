@@ -9,8 +9,7 @@ import pytest
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import Outcome
 from servingpool.decision.observation import Observation, ReplicaMetrics, Unknown
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 
 from .world import POOL, Batched, Engine, World, applied
 

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from servingpool.decision.engine import Steps, StepTime
+from servingpool.decision.learn import StepTimeFit
+from servingpool.decision.learn.step_time import _prior
 from servingpool.decision.params import DEFAULT
-from servingpool.decision.step_time import Steps, StepTime, StepTimeFit, _prior
 
 ENGINE = StepTime(0.02, 1.2e-4, 9e-5)
 

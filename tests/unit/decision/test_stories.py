@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from servingpool.catalogue.limits import LimitName
-from servingpool.decision.budget import CALIBRATION_MEMORY, ErrorBudget
 from servingpool.decision.decide import decide, learn
 from servingpool.decision.decision import Verdict
-from servingpool.decision.knee import posterior
+from servingpool.decision.learn import ErrorBudget, Memory, posterior
+from servingpool.decision.learn.error_budget import CALIBRATION_MEMORY
 from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
+from servingpool.decision.observe import LOAD
+from servingpool.decision.observe.window import WORK
 from servingpool.decision.params import DEFAULT, Params
-from servingpool.decision.slo import Slo
-from servingpool.decision.state import Memory
-from servingpool.decision.window import LOAD, WORK
+from servingpool.decision.pool import Slo
 
 from .world import ENGINE, POOL, Engine, World, applied, plain, restored
 

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from servingpool.catalogue.limits import LimitName
-from servingpool.decision.bounds import Window
 from servingpool.decision.decide import Outcome, decide
+from servingpool.decision.learn import Memory
 from servingpool.decision.observation import Absent, GatewayMetrics, Observation, Reading, Unknown
-from servingpool.decision.pool import Pool
-from servingpool.decision.state import Memory
+from servingpool.decision.pool import Pool, Window
 
 from .world import POOL, START, World, applied, restored
 

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from servingpool.decision.decide import Outcome, decide
+from servingpool.decision.engine import StepTime
+from servingpool.decision.learn import Memory
 from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics, Unknown
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
-from servingpool.decision.state import Memory
-from servingpool.decision.step_time import StepTime
+from servingpool.decision.pool import Pool, Slo
 
 START = 1_700_000_000.0
 ENGINE = StepTime(base=0.016, per_request=0.00008, per_prefill_token=0.00007)

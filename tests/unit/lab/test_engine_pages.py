@@ -14,7 +14,7 @@ from servingpool.adapters.prometheus import ReadRequest, with_own_buckets
 from servingpool.adapters.prometheus import page as pages
 from servingpool.adapters.prometheus.engines import profile_of
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics, Unknown
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool_lab.emulator.engine_pages import PAGES
 from servingpool_lab.emulator.exposition import Server, render
 from servingpool_lab.engine_pod.options import Options

@@ -5,8 +5,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_lab.emulator.fleet import EmulatedFleet, Phase
 from servingpool_lab.emulator.ledger import Fate
 from servingpool_lab.emulator.replay import Arrival, replay

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool_lab.emulator.ledger import Ended, Fate, Ledger
 
 SLO = Slo(time_to_first_token=2.0, time_per_output_token=0.1, attainment=0.5)

@@ -8,7 +8,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client.parser import text_string_to_metric_families
 
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool_lab.emulator import server
 from servingpool_lab.emulator.fleet import EmulatedFleet
 from servingpool_lab.emulator.pods import Pod, Standing

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool_lab.emulator.fleet import EmulatedFleet
 from servingpool_lab.emulator.pods import Pod, Standing, pod_of
 from servingpool_lab.emulator.replay import replay

@@ -53,7 +53,19 @@ def test_the_operators_wheel_holds_the_operator_alone(wheels: Mapping[str, ZipFi
     wheel = wheels["servingpool-operator"]
     assert packages(wheel) == {"servingpool"}
     parts = {name.split("/")[1] for name in wheel.namelist() if name.startswith("servingpool/")}
-    layers = {"adapters", "api", "catalogue", "cli", "decision", "handlers", "reconcile", "record", "recording"}
+    layers = {
+        "adapters",
+        "api",
+        "catalogue",
+        "cli",
+        "decision",
+        "gpubudget",
+        "handlers",
+        "reconcile",
+        "status",
+        "record",
+        "recording",
+    }
     assert parts == {"__init__.py", *layers}
 
 

@@ -28,16 +28,15 @@ from servingpool.adapters.prometheus import (
 from servingpool.adapters.prometheus.rows import Unread
 from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Observation, ReplicaMetrics, Unknown
+from servingpool.gpubudget import BudgetReporter, Budgets
 from servingpool.reconcile.act import Actor
 from servingpool.reconcile.backfill import Backfill
-from servingpool.reconcile.budget_report import BudgetReporter
-from servingpool.reconcile.budgets import Budgets
+from servingpool.reconcile.collect import Readings
 from servingpool.reconcile.config import Price
+from servingpool.reconcile.keep import PoolState
+from servingpool.reconcile.keep.orders import Ledger
 from servingpool.reconcile.loop import Reconciler, Tick
-from servingpool.reconcile.orders import Ledger
-from servingpool.reconcile.readings import Readings
-from servingpool.reconcile.report import Reporter
-from servingpool.reconcile.state import PoolState
+from servingpool.status import Reporter
 
 from ..decision.world import START, Engine  # noqa: TID252, tests are no package of an installed name
 from .replicas_field import ReplicasField

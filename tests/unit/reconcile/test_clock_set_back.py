@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from servingpool.reconcile.steady_clock import BORNE, SteadyClock
+from servingpool.reconcile.operator import BORNE, SteadyClock
 
 from .fake_cluster import TICK, FakeCluster
 

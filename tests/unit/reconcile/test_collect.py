@@ -18,7 +18,7 @@ from servingpool.adapters.prometheus import (
 from servingpool.adapters.prometheus.backend_config import GatewayChoice
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import Unknown
-from servingpool.reconcile.readings import Readings
+from servingpool.reconcile.collect import Readings
 
 from .stories import serving
 

@@ -23,8 +23,8 @@ from servingpool.adapters.cluster.objects import (
     Pod,
 )
 from servingpool.decision.observation import Observation, ReplicaMetrics, Unknown
-from servingpool.reconcile import deletion_cost
-from servingpool.reconcile.deletion_cost import Marker, Victims, choose, in_flight, left_over
+from servingpool.reconcile import act
+from servingpool.reconcile.act import Marker, Victims, choose, in_flight, left_over
 
 OLD, YOUNG = 1000.0, 2000.0
 OURS, THEIRS = True, False
@@ -257,7 +257,7 @@ async def test_a_namespace_that_hangs_does_not_delay_the_marks_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A webhook on pods that does not answer: the first in the row would have used the whole time up, at every tick."""
-    monkeypatch.setattr(deletion_cost, "LONGEST_CLEARING", 0.05)
+    monkeypatch.setattr(act, "LONGEST_CLEARING", 0.05)
     pods = Pods(hang=["hung"])
     await marker(pods, left_by_a_crash("hung", "a", "b")).sweep(lambda: True)
     assert pods.written == ["a", "b"]
@@ -265,7 +265,7 @@ async def test_a_namespace_that_hangs_does_not_delay_the_marks_of_others(
 
 async def test_a_leader_deposed_in_a_sweep_removes_no_more_marks() -> None:
     """The next leader marks by then, under the same name: a late clear would take its mark away."""
-    many = [f"n-{number}" for number in range(3 * deletion_cost.CLEARED_AT_ONCE)]
+    many = [f"n-{number}" for number in range(3 * act.CLEARED_AT_ONCE)]
     pods = Pods()
     await marker(pods, left_by_a_crash(*many)).sweep(lambda: not pods.written)
-    assert len(pods.asked) == deletion_cost.CLEARED_AT_ONCE, "those under way"
+    assert len(pods.asked) == act.CLEARED_AT_ONCE, "those under way"

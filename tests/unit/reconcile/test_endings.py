@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..gpubudget.test_budgets import GPUS, budget, held, status, verdict  # noqa: TID252, tests are no package of an installed name
 from .fake_cluster import stamp
 from .stories import hungry, serving
-from .test_budgets import GPUS, budget, held, status, verdict
 
 
 def test_a_target_that_is_being_deleted_is_not_scaled() -> None:

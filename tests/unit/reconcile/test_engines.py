@@ -8,7 +8,7 @@ from servingpool.adapters.prometheus import ANY_MODEL, Cause, EngineMetrics, Mis
 from servingpool.adapters.prometheus.rows import Unread
 from servingpool.api.serving_pool import ServingPool
 from servingpool.reconcile.backfill import apart, past
-from servingpool.reconcile.readings import Readings
+from servingpool.reconcile.collect import Readings
 
 from .fake_cluster import FakeCluster
 from .stories import serving, without_ttft

@@ -9,7 +9,7 @@ import pytest
 from servingpool.adapters.cluster.errors import Forbidden, Unanswered
 from servingpool.adapters.cluster.objects import FIELD_MANAGER, Workload
 from servingpool.api.crd import crd
-from servingpool.reconcile import history
+from servingpool.reconcile.keep import history
 
 from ..decision.world import START  # noqa: TID252, tests are no package of an installed name
 from .fake_cluster import FakeCluster, stamp

@@ -12,19 +12,13 @@ import pytest
 from hypothesis import example, given
 
 from servingpool.catalogue.limits import LimitName
-from servingpool.decision.budget import ErrorBudget
-from servingpool.decision.cold_start import ColdStart
 from servingpool.decision.decide import decide
-from servingpool.decision.forecast import KEPT
-from servingpool.decision.gateway_demand import Busy, Vanished
-from servingpool.decision.kinds import Kind
-from servingpool.decision.lost_caches import LostCaches
-from servingpool.decision.miss_curve import BINS
+from servingpool.decision.learn import BINS, ColdStart, ErrorBudget, Kind, LostCaches, Memory, Profile, Saturation
+from servingpool.decision.learn import FORECASTS_KEPT as KEPT
 from servingpool.decision.observation import Unknown
 from servingpool.decision.params import DEFAULT
-from servingpool.decision.saturation import Saturation
-from servingpool.decision.state import Memory, Profile
-from servingpool.reconcile.learned_profile import _part, dump, load
+from servingpool.decision.zero import Busy, Vanished
+from servingpool.reconcile.keep.learned_profile import _part, dump, load
 
 from ..decision.sequences import (  # noqa: TID252, the same sequences as the core's promises are checked with
     HUGE_DEMAND,

@@ -13,7 +13,7 @@ from servingpool.adapters.cluster.objects import FIELD_MANAGER
 from servingpool.api.part import Part
 from servingpool.api.status import Status
 from servingpool.reconcile import loop
-from servingpool.reconcile.report import ANYTHING
+from servingpool.status.report import ANYTHING
 
 from ..adapters.cluster.virtual_time import run  # noqa: TID252
 from .fake_cluster import FakeCluster

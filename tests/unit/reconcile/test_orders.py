@@ -17,17 +17,16 @@ from servingpool.adapters.cluster.objects import FIELD_MANAGER, Setter, TargetKe
 from servingpool.api.serving_pool import Metadata
 from servingpool.api.status import Status
 from servingpool.reconcile.act import NOT_SCALED, ScaleOutcome
-from servingpool.reconcile.orders import Orders
-from servingpool.reconcile.state import PoolState
-from servingpool.reconcile.targets import SeenTarget
+from servingpool.reconcile.collect import SeenTarget
+from servingpool.reconcile.keep import Orders, PoolState
 
 from ..decision.world import START  # noqa: TID252, tests are no package of an installed name
 from ..fuzzing import fuzzed  # noqa: TID252
+from ..gpubudget.test_budgets import budget, held, run, two  # noqa: TID252
 from .fake_cluster import FakeCluster, stamp
 from .mixed_cluster import MixedCluster
 from .replicas_field import ReplicasField
 from .stories import hungry, settled
-from .test_budgets import budget, held, run, two
 from .test_several_targets import act, decided
 
 OURS = ("True", "SucceededGetScale")

@@ -9,11 +9,11 @@ import pytest
 from servingpool.adapters.cluster.errors import Forbidden, Unanswered
 from servingpool.adapters.cluster.objects import FIELD_MANAGER, Workload
 
+from ..gpubudget.test_budgets import GPUS, budget, held  # noqa: TID252, tests are no package of an installed name
 from .fake_cluster import FakeCluster
 from .replicas_field import ReplicasField
 from .role_cluster import GATEWAY, RoleCluster
 from .stories import serving
-from .test_budgets import GPUS, budget, held
 
 OURS = ("True", "SucceededGetScale")
 

@@ -9,7 +9,7 @@ import pytest
 from servingpool.adapters.cluster.drain import read_drain
 from servingpool.adapters.cluster.errors import Forbidden
 from servingpool.adapters.cluster.objects import FIELD_MANAGER, Setter, TargetKey, Workload
-from servingpool.reconcile.orders import Ledger, Order
+from servingpool.reconcile.keep.orders import Ledger, Order
 
 from .fake_cluster import FakeCluster, stamp
 from .stories import hungry

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.cluster.errors import Unanswered
-from servingpool.decision.state import Profile
-from servingpool.reconcile import learned_profile
+from servingpool.decision.learn import Profile
+from servingpool.reconcile.keep import learned_profile
 
+from ..gpubudget.test_budgets import GPUS, budget, held  # noqa: TID252, tests are no package of an installed name
 from .role_cluster import DECODE, GATEWAY, PREFILL, RoleCluster
-from .test_budgets import GPUS, budget, held
 
 
 def settled(minutes: float = 60.0, spec: dict[str, Any] | None = None, **settings: Any) -> RoleCluster:

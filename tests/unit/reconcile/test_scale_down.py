@@ -11,7 +11,7 @@ import pytest
 
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden
 from servingpool.decision.observation import ReplicaMetrics
-from servingpool.reconcile import deletion_cost, loop
+from servingpool.reconcile import act, loop
 
 from .fake_cluster import FakeCluster
 from .stories import upon
@@ -228,7 +228,7 @@ def test_with_deletion_costs_off_no_pod_is_patched_and_one_event_says_so(caplog:
 def test_a_slow_api_server_does_not_delay_the_scale_down(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(deletion_cost, "LONGEST_MARKING", 0.02)
+    monkeypatch.setattr(act, "LONGEST_MARKING", 0.02)
     world = oversized()
 
     async def hangs(*_: Any) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from servingpool.adapters.cluster.errors import Forbidden, Unanswered
 from servingpool.api.serving_pool import ServingPool
 from servingpool.cli.explain import show
-from servingpool.reconcile import pool_plan
+from servingpool.reconcile.plan import pool_plan
 
 from .fake_cluster import FakeCluster
 from .stories import amid_reading, serving, settled

@@ -10,8 +10,8 @@ from servingpool.adapters.prometheus import Missing
 from servingpool.adapters.prometheus.diagnosis import Cause
 from servingpool.decision.observation import ReplicaMetrics, Unknown
 
+from ..gpubudget.test_budgets import budget  # noqa: TID252, tests are no package of an installed name
 from .fake_cluster import FakeCluster
-from .test_budgets import budget
 
 ROUTER = ("chat", "router-7c9f-bbbbb")
 OTHER = ("chat", "router-7c9f-ccccc")

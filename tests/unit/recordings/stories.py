@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..gpubudget.test_budgets import budget, two  # noqa: TID252
 from ..reconcile.fake_cluster import FakeCluster  # noqa: TID252, tests are no package of an installed name
 from ..reconcile.mixed_cluster import MixedCluster  # noqa: TID252
 from ..reconcile.role_cluster import GATEWAY, RoleCluster  # noqa: TID252
-from ..reconcile.test_budgets import budget, two  # noqa: TID252
 from ..reconcile.test_zero import Behind  # noqa: TID252
 
 HOUR = 240

@@ -5,8 +5,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation import demo
 from servingpool_simulation.demo import HPA_TARGETS, Comparison, Role, Setup, compare
 from servingpool_simulation.traces import poisson

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool_simulation.report import figures
 
 

@@ -9,8 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.demo import Comparison, compare
 from servingpool_simulation.report.conclusion import conclude
 from servingpool_simulation.report.course import picture

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics, Unknown
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool_simulation import page, traces
 from servingpool_simulation.conduct import (
     CONDUCTS,

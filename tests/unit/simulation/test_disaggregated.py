@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool_simulation.disaggregated import Side, Transfer, decode_profile, handed, prefills, simulate_pair
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.policies import Static

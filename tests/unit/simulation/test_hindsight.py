@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.baselines.catalogue import BASELINES, Baseline
 from servingpool_simulation.hardware import EngineProfile, engine_profile
 from servingpool_simulation.hindsight import tune

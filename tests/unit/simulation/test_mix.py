@@ -10,8 +10,7 @@ import orjson
 import pytest
 
 from servingpool.decision.observation import Observation, Ordered
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation import page, traces
 from servingpool_simulation.fleet import ColdStart, Phase, Routing
 from servingpool_simulation.hardware import engine_profile

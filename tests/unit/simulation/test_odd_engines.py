@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics, Unknown
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation import page, traces
 from servingpool_simulation.engine import Engine
 from servingpool_simulation.fleet import ColdStart, Fleet

@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.fleet import ColdStart
 from servingpool_simulation.hardware import engine_profile, flat_profile
 from servingpool_simulation.offered import offered_load

@@ -7,8 +7,7 @@ import orjson
 import pytest
 
 from servingpool.decision.observation import Observation
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation import traces
 from servingpool_simulation.baselines import hpa, llmd
 from servingpool_simulation.fleet import ColdStart

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from servingpool.decision.observation import Histogram, Observation, ReplicaMetrics, Unknown
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool_simulation import traces
 from servingpool_simulation.fleet import ColdStart, Fleet
 from servingpool_simulation.hardware import engine_profile

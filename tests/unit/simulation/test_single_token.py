@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.policies import Ours
 from servingpool_simulation.run import SimulationOptions, best_static, simulate

@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation import page, traces
 from servingpool_simulation.fleet import Fleet
 from servingpool_simulation.hardware import engine_profile, flat_profile

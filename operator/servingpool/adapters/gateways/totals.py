@@ -41,7 +41,7 @@ from servingpool.decision.observation import (
     ReplicaMetrics,
     Unknown,
 )
-from servingpool.decision.plausible import FAR
+from servingpool.decision.observe import FAR
 
 COUNTERS = {"arrivals": "begun", "generation_tokens": "generation_tokens", "prompt_tokens": "prompt_tokens"}
 """Counts of a `GatewayMetrics`, and where a pod's sample holds them."""

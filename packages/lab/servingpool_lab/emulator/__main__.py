@@ -8,8 +8,7 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_lab.emulator.fleet import EmulatedFleet
 from servingpool_lab.emulator.quirks import PageQuirks, add_options
 from servingpool_lab.emulator.replay import replay

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool_lab.emulator.ledger import Ended, Fate, Ledger
 from servingpool_lab.emulator.replay import Arrival
 from servingpool_simulation.engine import Engine, EngineMetrics

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 
 WINDOW = 60.0
 """Seconds over which latencies and rates are current."""

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from functools import cache
 
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 from servingpool_simulation.engine import Engine
 from servingpool_simulation.hardware import EngineProfile
 from servingpool_simulation.tables import Floats

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import ROUND_DOWN, Decimal
 
 from servingpool.api.duration import brief
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Slo
 
 
 def percent(share: float) -> str:

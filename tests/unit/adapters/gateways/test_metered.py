@@ -11,7 +11,7 @@ from servingpool.adapters.gateways.metered import NO_FLIGHT, NO_LIMIT, Shares, w
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision
-from servingpool.decision.lateness import Witness
+from servingpool.decision.learn import Memory
 from servingpool.decision.observation import (
     NOT_EXPOSED,
     GatewayMetrics,
@@ -22,10 +22,8 @@ from servingpool.decision.observation import (
     ReplicaMetrics,
     Unknown,
 )
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
-from servingpool.decision.state import Memory
-from servingpool.decision.targets import Target
+from servingpool.decision.observe import Witness
+from servingpool.decision.pool import Pool, Slo, Target
 
 START, TICK, SECOND = 1_700_000_000.0, 15.0, 0.1
 SLO = Slo(time_to_first_token=2.0, time_per_output_token=0.1, at_gateway=True)

@@ -15,8 +15,7 @@ from servingpool.decision.observation import (
     ReplicaMetrics,
     Unknown,
 )
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 
 Look = Callable[..., Observation]
 

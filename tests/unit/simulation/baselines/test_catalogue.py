@@ -4,8 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.baselines.catalogue import BASELINES, BY_SLUG, Baseline
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.inputs import InputError, named_policy

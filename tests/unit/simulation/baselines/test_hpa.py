@@ -5,8 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from servingpool.decision.observation import Observation
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.baselines import hpa
 from servingpool_simulation.baselines.behavior import Configured, Limit
 from servingpool_simulation.baselines.rules import average_value, object_value, pods_average

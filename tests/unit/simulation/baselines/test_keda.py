@@ -3,8 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from servingpool.decision.observation import Observation
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.baselines.keda import ProductionStack
 
 Look = Callable[..., Observation]

@@ -6,8 +6,7 @@ from statistics import fmean
 import pytest
 
 from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.baselines import llmd
 from servingpool_simulation.baselines.hpa import Hpa, Wish
 from servingpool_simulation.hardware import engine_profile

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from servingpool.decision.pool import Pool
-from servingpool.decision.slo import Slo
+from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.baselines.measured import StepModel, generation_rate, prefill_rate
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.policies import Static

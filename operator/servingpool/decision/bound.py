@@ -1,0 +1,209 @@
+"""From the raw need to the answer, by named rules in a fixed order.
+
+In: the `Plan`, or why the need is unknown, with the bounds in force and the `Fleet`. Out: `Limited`, a capacity with
+each limit that changed it.
+"""
+
+from __future__ import annotations
+
+from servingpool.catalogue.limits import LimitName
+from servingpool.catalogue.notes import Note
+from servingpool.decision.allocate import Fleet
+from servingpool.decision.decision import AtZero, Limited, Plan
+from servingpool.decision.learn import Memory, enough_for
+from servingpool.decision.observation import Observation, Unknown
+from servingpool.decision.observe import WAITING, Lateness, growth
+from servingpool.decision.pool import Bound, Bounds, Pool
+from servingpool.decision.words import clock, shown, span
+
+CALM_WINDOW = 60.0
+"""Seconds."""
+
+
+def limit(
+    observation: Observation,
+    pool: Pool,
+    bounds: Bounds,
+    memory: Memory,
+    plan: Plan | AtZero | Unknown,
+    now: float,
+    longest_wait: float,
+    fleet: Fleet,
+) -> Limited:
+    """The answer: at most and at least, rule by rule. Without a plan the fleet stays, within min and max.
+
+    `bounds` are those of the pool, with the schedules that they come from. All is counted in replicas of the reference;
+    of several targets they need not be whole. What concerns single replicas limits the split, see `Fleet.split`.
+    """
+    requested = observation.ordered
+    if isinstance(plan, AtZero):
+        answer = _while_no_node(Limited(plan.replicas), observation, pool, memory, fleet)
+        return _bounded(answer, bounds, fleet)
+    idle = memory.idle(pool, now)
+    if isinstance(plan, Unknown):
+        answer = Limited(0 if idle else max(requested, _of_late(memory, fleet)))
+        if pool.idle_after is not None and observation.requested == 1 and not fleet.stuck:
+            answer = _last_replica(Limited(0), observation, pool, memory, now)  # for its sentence
+        answer = _while_the_queue_grows(answer, observation, pool, memory, fleet)
+        answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait, now, fleet)
+        return _bounded(answer, bounds, fleet)
+    answer = Limited(pool.whole(plan.need))
+    answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait, now, fleet)
+    answer = _while_misses_remain(answer, requested, pool, memory, plan)
+    if not idle and not memory.calibrated(pool):
+        answer = _while_calibrating(answer, requested, pool, memory)
+    if not idle:
+        answer = _scale_down_window(answer, requested, pool, memory, now)
+    if 0 < abs(answer.replicas - requested) <= pool.params.tolerance * requested:
+        change, tolerance = shown(answer.replicas), pool.params.tolerance
+        answer = answer.at_least(requested, LimitName.TOO_LITTLE, replicas=change, tolerance=tolerance)
+        answer = answer.at_most(requested, LimitName.TOO_LITTLE, replicas=change, tolerance=tolerance)
+    answer = _while_no_node(answer, observation, pool, memory, fleet)
+    answer = _in_proportion(answer, observation, pool, memory, plan)
+    answer = _last_replica(answer, observation, pool, memory, now)
+    return _bounded(answer, bounds, fleet)
+
+
+def _while_the_queue_grows(
+    answer: Limited, observation: Observation, pool: Pool, memory: Memory, fleet: Fleet
+) -> Limited:
+    """More replicas where the need is unknown and ever more requests wait: in proportion, for one cold start."""
+    grows = growth(memory.looks, pool.slo.queue_bound, memory.horizon(pool))
+    if grows is None:
+        return answer
+    ready = observation.serving
+    most = pool.whole(min(ready * grows.ratio, _within_one_cold_start(ready)))
+    waiting, waited = grows.waiting, grows.waited
+    answer = answer.at_least(most, LimitName.QUEUE_GROWS, replicas=shown(most), waiting=waiting, waited=waited)
+    return _while_no_node(answer, observation, pool, memory, fleet)
+
+
+def _within_one_cold_start(ready: float) -> float:
+    return 2 * ready + 4
+
+
+def _of_late(memory: Memory, fleet: Fleet) -> float:
+    """What was ordered and needed until now, where other targets may serve what is lost of it."""
+    return 0.0 if not fleet.stuck else min(fleet.ordered, memory.highest_recommendation)
+
+
+def _last_replica(answer: Limited, observation: Observation, pool: Pool, memory: Memory, now: float) -> Limited:
+    """Why the last replica of a pool that may go to zero stays."""
+    if pool.idle_after is None or memory.idle(pool, now):
+        return answer
+    without, seen = memory.idle_for(now), memory.profile.vanished
+    last = min(1, observation.ordered)
+    if seen is not None:
+        return answer.at_least(last, LimitName.DEMAND_VANISHED, at=clock(seen.at))
+    if isinstance(without, Unknown):
+        return answer.at_least(last, LimitName.DEMAND_UNKNOWN, reason=without.reason)
+    return answer.at_least(last, LimitName.NOT_IDLE, idle=span(without), after=span(memory.idle_after(pool)))
+
+
+def _while_no_node(answer: Limited, observation: Observation, pool: Pool, memory: Memory, fleet: Fleet) -> Limited:
+    without_node = fleet.stuck if fleet.replaced else unschedulable(observation, pool, memory)
+    if not without_node:
+        return answer
+    most = max(observation.ordered, fleet.reachable if fleet.replaced else fleet.fewest)
+    return answer.at_most(most, LimitName.UNSCHEDULABLE, pods=without_node)
+
+
+def unschedulable(observation: Observation, pool: Pool, memory: Memory) -> int:
+    """Replicas for which there has been no node for longer than a cluster autoscaler takes to bring one."""
+    patience = max(pool.params.unschedulable_after, memory.start(pool))
+    return sum(replica.unschedulable and replica.age > patience for replica in observation.starting)
+
+
+def _scale_down_blocked(
+    answer: Limited, observation: Observation, pool: Pool, memory: Memory, longest_wait: float, now: float, fleet: Fleet
+) -> Limited:
+    """Why nothing may be removed now."""
+    requested, standing = observation.ordered, len(observation.ready) + len(observation.starting)
+    if memory.coverage < 1.0:
+        answer = answer.at_least(requested, LimitName.PARTIAL, missing=1.0 - memory.coverage)
+    if memory.queue_unknown is not None:
+        answer = answer.at_least(requested, LimitName.QUEUE_UNKNOWN, reason=memory.queue_unknown)
+    if memory.client_unknown is not None and not memory.window.idle(pool.params):
+        answer = answer.at_least(requested, LimitName.CLIENT_UNKNOWN, reason=memory.client_unknown)
+    if longest_wait > pool.slo.queue_bound:
+        answer = answer.at_least(requested, LimitName.REQUESTS_WAIT, waited=longest_wait)
+    # What never came serves nobody, so it is not kept.
+    refused = not fleet.replaced and any(one.refused(now, pool.params) for one in memory.shortages)
+    if standing < observation.requested and not refused:
+        wanted = observation.requested
+        answer = answer.at_least(requested, LimitName.REPLICAS_MISSING, standing=standing, requested=wanted)
+    if observation.rollout:
+        answer = answer.at_least(requested, LimitName.ROLLOUT)
+    return answer
+
+
+def _while_misses_remain(answer: Limited, requested: float, pool: Pool, memory: Memory, plan: Plan) -> Limited:
+    """That no fleet holds the SLO is a belief: it saves replicas only where fewer were seen to miss no more."""
+    if plan.feasible or not 0.0 < answer.replicas < requested:
+        return answer
+    missed = memory.window.last(pool.params.recent_window).misses.share
+    if missed <= plan.allowed:
+        return answer
+    evidence, enough = memory.profile.curve, enough_for(plan.allowed)
+    if evidence.seen_no_worse(plan.level / answer.replicas, plan.level / max(requested, 1.0), enough):
+        return answer
+    return answer.at_least(requested, LimitName.MISSES_REMAIN, missed=missed)
+
+
+def _while_calibrating(answer: Limited, requested: float, pool: Pool, memory: Memory) -> Limited:
+    if _calm(pool, memory):
+        answer = answer.at_most(requested, LimitName.CALIBRATING, detail=Note.CALM.message())
+    seen, wanted = memory.profile.learned, pool.params.calibration
+    detail = Note.OBSERVED.message(seen=seen, wanted=wanted) if seen < wanted else Note.SPEED_UNKNOWN.message()
+    return answer.at_least(requested, LimitName.CALIBRATING, detail=detail)
+
+
+def _calm(pool: Pool, memory: Memory) -> bool:
+    """Whether the last minute shows no need for more than there is: a knee that is only guessed buys nothing."""
+    last = memory.window.last(CALM_WINDOW)
+    late = Lateness(memory.window, memory.profile.queue_in_ttft.excluded, pool).missed(last)
+    queued = last.highest(WAITING)
+    if queued is None or queued > last.ready:
+        return False
+    return late.requests > 0.0 and late.share <= pool.params.calm_burn * pool.slo.allowed
+
+
+def _scale_down_window(answer: Limited, requested: float, pool: Pool, memory: Memory, now: float) -> Limited:
+    """Nothing goes that was recommended within the window, nor before the pool was observed for so long."""
+    window = memory.scale_down_window(pool)
+    if memory.since is None or now - memory.since < window:
+        answer = answer.at_least(requested, LimitName.WINDOW_FILLING, window=window)
+    highest = memory.highest_recommendation
+    least = min(requested, pool.whole(highest))
+    return answer.at_least(least, LimitName.SCALE_DOWN_WINDOW, highest=highest, window=window)
+
+
+def _in_proportion(answer: Limited, observation: Observation, pool: Pool, memory: Memory, plan: Plan) -> Limited:
+    """No more than serves what comes and waits, while misses are a guess; and never many times what stands at once."""
+    requested, ready = observation.ordered, observation.serving
+    if not plan.has_evidence:
+        load = pool.params.knee_share * plan.curve.limit
+        most = pool.whole(plan.proportionate(load))
+        answer = answer.at_most(max(requested, most), LimitName.PROPORTION, most=shown(most), load=load)
+    most = max(requested, _within_one_cold_start(ready))
+    answer = answer.at_most(most, LimitName.ONE_COLD_START, most=shown(most), ready=shown(ready))
+    if not memory.profile.fit.known:
+        initial = memory.profile.forecast.initial_replicas or requested
+        most = max(2 * initial, initial + 2, requested)
+        answer = answer.at_most(most, LimitName.LEARNING_STEP, most=shown(most))
+    return answer
+
+
+def _bounded(answer: Limited, bounds: Bounds, fleet: Fleet) -> Limited:
+    """The user's own limits."""
+    return _raised(answer, fleet.fewest, bounds.least).at_most(fleet.largest, LimitName.MAXIMUM, maximum=bounds.most)
+
+
+def _raised(answer: Limited, capacity: float, least: Bound) -> Limited:
+    """To the fewest replicas in force, under the name of what a person would change. `capacity`: theirs."""
+    other = least.beside
+    if other is None:
+        return answer.at_least(capacity, LimitName.MINIMUM, minimum=least)
+    if other.ratio:
+        return answer.at_least(capacity, LimitName.RATIO, least=least, replicas=other.replicas, role=other.role)
+    return answer.at_least(capacity, LimitName.OTHER_ROLE, least=least, replicas=other.replicas, role=other.role)

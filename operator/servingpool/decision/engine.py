@@ -1,0 +1,111 @@
+"""What one engine did between two scrapes, and how long its step takes.
+
+A continuous-batching engine does one step after another; a step decodes one token for each running request and may
+carry prefill tokens of new ones. Its duration is close to
+
+    step = a + b * (requests decoding) + c * (prefill tokens in the step)          [seconds]
+
+Every output token takes one slot of one step and every prompt token is prefilled once, so a request costs
+`b * output + c * prompt` replica-seconds on top of the steps that run anyway. Offered work over ready replicas is the
+load; without queueing ITL = a / (1 - load).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+FASTEST_STEP = 1e-5
+"""Seconds. No engine steps faster: such an ITL is a damaged sample, and one alone would drown the fit."""
+LARGEST_BATCH = 1024.0
+"""Requests, vLLM's largest default. Where a step takes as long with one request as with many, an output token still
+costs this fraction of a step."""
+
+
+class Steps(NamedTuple):
+    """The steps of one replica in one interval, as means."""
+
+    itl: float
+    """Seconds of a step."""
+    decoding: float
+    """Requests in the batch."""
+    prefill: float
+    """Prefill tokens in a step."""
+    base: float = 1.0
+    """0 where a request without a step to decode takes the place of a step: its time grows from no base."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """The three coefficients, and what a step yields."""
+
+    base: float
+    """a: seconds of a step with no work in it."""
+    per_request: float
+    """b: seconds per decoding request."""
+    per_prefill_token: float
+    """c: seconds per prefill token."""
+    batch: float = math.inf
+    """Requests that decode in a full batch; infinite where none is known to be full."""
+    tokens: float = 1.0
+    """Tokens that a step yields for each request: more than one with speculative decoding."""
+    stretch: float = 1.0
+    """Work of the usual request over what it would be without a limit on the batch."""
+
+    def seconds(self, decoding: float, prefill_tokens: float) -> float:
+        """Duration of a step with so much in it."""
+        return self.base + self.per_request * decoding + self.per_prefill_token * prefill_tokens
+
+    def expected(self, steps: Steps) -> float:
+        """Duration of a step as these are."""
+        return self.base * steps.base + self.per_request * steps.decoding + self.per_prefill_token * steps.prefill
+
+    def work(self, prompt_tokens: float, steps: float) -> float:
+        """Replica-seconds that one request costs; `steps` decode it."""
+        decoding = max(self.per_request, self.base / LARGEST_BATCH) + self.base / self.batch
+        return self.per_prefill_token * prompt_tokens + decoding * steps
+
+    @property
+    def between_tokens(self) -> float:
+        """Seconds from one token to the next where there is no load."""
+        return self.base / self.tokens
+
+    def limited(self, *, batch: float, tokens: float, prompt_tokens: float, steps: float) -> StepTime:
+        """With this full batch and yield, where the usual request has so many prompt tokens and decoding steps."""
+        base, per_request, per_token = self.base, self.per_request, self.per_prefill_token
+        limited = StepTime(base, per_request, per_token, batch, tokens, self.stretch)
+        without = self.work(prompt_tokens, steps)
+        if without <= 0.0:
+            return limited
+        return StepTime(base, per_request, per_token, batch, tokens, limited.work(prompt_tokens, steps) / without)
+
+
+LEAST_BATCH, MOST_BATCH = 0.05, 8192.0
+"""Requests that decode in a full batch: fewer than one where prefills fill it; more is a damaged sample."""
+
+
+class Full(NamedTuple):
+    """What one replica did in an interval at both ends of which requests had waited for too long."""
+
+    room: bool
+    """Its batch was smaller than others, or grew: it may have had room in between."""
+    seconds: float
+    requests: float
+    """That got their first token."""
+    tokens: float
+    """Generated."""
+    decoding: float
+    """Requests in the batch that decoded, summed over the seconds."""
+
+
+class Wait(NamedTuple):
+    """The requests that one replica began to serve between two scrapes."""
+
+    requests: float
+    begin: float
+    """Seconds that the next request had waited at the first scrape, at the gateway too."""
+    end: float
+    """Likewise at the second."""
+    ttft: float
+    """Their mean TTFT in seconds, by the histogram."""

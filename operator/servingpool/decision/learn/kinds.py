@@ -1,0 +1,228 @@
+"""The engines of each target: their step times, full batches, cold starts and speed, and whether they come at all.
+
+A slower GPU is a slower replica. Capacity is counted in replicas of one of the targets, the reference; the speed of
+another is what one of its replicas serves at the highest load that holds TPOT, over what one of the reference serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from servingpool.catalogue.notes import Note
+from servingpool.decision.engine import StepTime
+from servingpool.decision.learn.miss_curve import highest_knee, tpot_infeasible
+from servingpool.decision.learn.step_time import Saturation, StepTimeFit
+from servingpool.decision.observation import Observation, Reading, Replica, Unknown
+from servingpool.decision.observe import EngineDelta
+from servingpool.decision.params import Params
+from servingpool.decision.pool import Pool
+
+COLD_STARTS_KEPT = 12
+MOST_STARTING = 64
+LONGEST_COLD_START = 1800.0
+"""Seconds; a start that took longer waited for a node or an image, and says nothing on loading."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColdStart:
+    """The last starts, in seconds, and the replicas that are starting."""
+
+    seconds: tuple[float, ...] = ()
+    loading: tuple[str, ...] = ()
+    """Replicas seen while they load: for one that was Ready before, the time since its last transition may be that of
+    a failed probe."""
+
+    def update(self, ready: tuple[Replica, ...], starting: tuple[Replica, ...]) -> ColdStart:
+        """Note the load time of each replica that was seen to load and is Ready now."""
+        times = tuple(
+            replica.load_time
+            for replica in ready
+            if replica.name in self.loading
+            and replica.load_time is not None
+            and 0.0 < replica.load_time <= LONGEST_COLD_START
+        )
+        loading = tuple(replica.name for replica in starting[:MOST_STARTING] if replica.ready_for is None)
+        if not times and loading == self.loading:
+            return self
+        return ColdStart((self.seconds + times)[-COLD_STARTS_KEPT:], loading)
+
+    def expected(self, otherwise: float) -> float:
+        """The two-thirds quantile of recent starts, in seconds: late capacity costs more than early capacity."""
+        return sorted(self.seconds)[2 * len(self.seconds) // 3] if self.seconds else otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """What one target was seen to deliver."""
+
+    target: str
+    """Its name."""
+    reached: int = 0
+    """Most Ready replicas under an order no smaller than today's."""
+    uncreated_since: float | None = None
+    """Unix time in seconds since when fewer pods exist than were ordered; None where none is missing."""
+
+    def seen(self, ordered: int, ready: int, starting: int, now: float, *, in_turn: bool = False) -> Shortage:
+        """After another observation: so many replicas are ordered, Ready, and not Ready yet.
+
+        `in_turn`: they start one after another, so that while one loads the others have no pod.
+        """
+        missing = ordered > ready + starting and not (in_turn and starting)
+        since = min(now, now if self.uncreated_since is None else self.uncreated_since) if missing else None
+        return Shortage(self.target, min(ordered, max(self.reached, ready)), since)
+
+    def refused(self, now: float, params: Params) -> bool:
+        """Whether pods are missing for so long that they are not late: a quota refuses them, for example."""
+        return self.uncreated_since is not None and now - self.uncreated_since > params.uncreated_after
+
+    def stuck(
+        self, ready: int, without_node: tuple[Replica, ...], missing: int, now: float, params: Params
+    ) -> str | None:
+        """Why the target does not deliver, once that is certain; None where it does.
+
+        A new node takes minutes to come, so a pod that finds none is given that time, and one that does not exist some
+        seconds. Not where fewer replicas are Ready than were: a node was taken away, as spot nodes are, and the
+        capacity is missing now.
+        """
+        lost = ready < self.reached
+        if any(lost or pod.age > params.unschedulable_after for pod in without_node):
+            return Note.NO_NODE.message(pods=len(without_node))
+        if self.uncreated_since is not None and (lost or self.refused(now, params)):
+            return Note.NOT_CREATED.message(replicas=missing)
+        return None
+
+
+def shortages_seen(shortages: tuple[Shortage, ...], observation: Observation, now: float) -> tuple[Shortage, ...]:
+    """Of each target, after another observation."""
+    known = {one.target: one for one in shortages}
+    return tuple(
+        known.get(order.target, Shortage(order.target)).seen(
+            order.replicas,
+            sum(replica.target == order.target for replica in observation.ready),
+            sum(replica.target == order.target for replica in observation.starting),
+            now,
+            in_turn=order.in_turn,
+        )
+        for order in observation.orders
+    )
+
+
+LEAST_SPEED, MOST_SPEED = 0.01, 100.0
+"""Replicas of the reference; a target that is further from it is no engine of the same model."""
+NO_ENGINE = EngineDelta()
+"""Of a target none of whose replicas could be read twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is known of one target's engines."""
+
+    target: str
+    """Its name."""
+    fit: StepTimeFit = field(default_factory=StepTimeFit)
+    saturation: Saturation = field(default_factory=Saturation)
+    cold_start: ColdStart = field(default_factory=ColdStart)
+    speed: float | None = None
+    """Replicas of the reference that one of its replicas equals, 0 if it cannot hold TPOT; None until both served."""
+
+    @property
+    def known_speed(self) -> Reading:
+        """`speed`, or why it is not known."""
+        return Unknown(f"no replica of {self.target} has served yet") if self.speed is None else self.speed
+
+
+Kinds = tuple[Kind, ...]
+
+
+def kind_of(kinds: Kinds, target: str) -> Kind:
+    """What is known of a target."""
+    return next((kind for kind in kinds if kind.target == target), Kind(target))
+
+
+def updated(
+    kinds: Kinds, engines: Mapping[str, EngineDelta], observation: Observation, pool: Pool, elapsed: float
+) -> Kinds:
+    """After an observation, `elapsed` seconds after the last. A target that is no longer in the spec is forgotten."""
+    found, params = [], pool.params
+    for target in pool.targets:
+        kind, engine = kind_of(kinds, target.name), engines.get(target.name, NO_ENGINE)
+        seen = engine.steps or engine.prefills
+        fit = kind.fit.update(seen, elapsed=elapsed, params=params, prefills=pool.prefills)
+        saturation = kind.saturation.update(
+            engine.full,
+            busiest=engine.busiest,
+            running=engine.most_running,
+            limit=target.batch_limit,
+            elapsed=elapsed,
+            params=params,
+        )
+        cold_start = kind.cold_start.update(
+            tuple(one for one in observation.ready if one.target == target.name),
+            tuple(one for one in observation.starting if one.target == target.name),
+        )
+        found.append(replace(kind, fit=fit, saturation=saturation, cold_start=cold_start))
+    return tuple(found)
+
+
+def with_speeds(kinds: Kinds, reference: str, pool: Pool, *, tokens: float, prompt: float, steps: float) -> Kinds:
+    """With the speeds for the usual request: so many prompt tokens, and steps that yield `tokens` each."""
+    if all(kind.target == reference for kind in kinds):
+        return kinds  # the speed of a replica is that of the reference
+
+    def serves(kind: Kind) -> float | None:
+        """Requests/s of a replica at its highest load."""
+        step = kind.fit.solve(pool.params) if kind.fit.known else None
+        if step is None or steps <= 0.0:
+            return None
+        step = step.limited(batch=kind.saturation.batch, tokens=tokens, prompt_tokens=prompt, steps=steps)
+        return highest_knee(pool, step) / step.work(prompt, steps)
+
+    of_reference = serves(kind_of(kinds, reference))
+    if of_reference is None:
+        return kinds
+    return tuple(_with_speed(kind, serves(kind), of_reference, pool, tokens) for kind in kinds)
+
+
+def _with_speed(kind: Kind, serves: float | None, of_reference: float, pool: Pool, tokens: float) -> Kind:
+    if serves is None:
+        return kind
+    step = kind.fit.solve(pool.params)
+    if step is not None and tpot_infeasible(pool, replace(step, tokens=tokens)):
+        return replace(kind, speed=0.0)
+    return replace(kind, speed=min(MOST_SPEED, max(LEAST_SPEED, serves / of_reference)))
+
+
+def best_known(kinds: Kinds, observation: Observation) -> str:
+    """The target to count in: of those whose speed is known, else of all, the one with most Ready replicas."""
+    names = [one.target for one in observation.orders]
+    ready = {name: sum(one.target == name for one in observation.ready) for name in names}
+    known = {name: kind_of(kinds, name).fit.known for name in names}
+    return max(names, key=lambda name: (known[name], ready[name], -names.index(name)))
+
+
+def work_ratio(kinds: Kinds, old: str, new: str, pool: Pool, *, prompt: float, steps: float) -> float | None:
+    """Work of a request on the `new` target over that on the `old`; None where one is not known."""
+    found: list[float] = []
+    for name in (old, new):
+        kind = kind_of(kinds, name)
+        step: StepTime | None = kind.fit.solve(pool.params) if kind.fit.known else None
+        if step is None or steps <= 0.0:
+            return None
+        step = step.limited(batch=kind.saturation.batch, tokens=1.0, prompt_tokens=prompt, steps=steps)
+        found.append(step.work(prompt, steps))
+    return found[1] / found[0]
+
+
+def weights(kinds: Kinds, prices: Sequence[tuple[str, float]], reference: str) -> dict[str, float]:
+    """What a replica of each target counts for, in replicas of the reference.
+
+    Before its speed is known, what it costs over the reference, and no more than one: a price tells of a speed.
+    """
+    of_reference = next((price for name, price in prices if name == reference), None)
+    found = {}
+    for name, price in prices:
+        speed = 1.0 if name == reference else kind_of(kinds, name).speed
+        guess = 1.0 if of_reference is None else min(1.0, price / of_reference)
+        found[name] = guess if speed is None else speed
+    return found

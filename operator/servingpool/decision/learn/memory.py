@@ -1,0 +1,255 @@
+"""What is remembered of a pool between two decisions, whole and in its lasting part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from servingpool.decision.engine import StepTime
+from servingpool.decision.increase import Counts
+from servingpool.decision.learn.error_budget import Calibration, ErrorBudget
+from servingpool.decision.learn.forecast import Forecast
+from servingpool.decision.learn.kinds import ColdStart, Kinds, Shortage
+from servingpool.decision.learn.lost_caches import LostCaches
+from servingpool.decision.learn.miss_curve import Curve, MissCurve
+from servingpool.decision.learn.queue_in_ttft import QueueInTtft
+from servingpool.decision.learn.step_time import Saturation, StepTimeFit
+from servingpool.decision.observation import Reading, Unknown
+from servingpool.decision.observe import AT, Demand, GatewayGauge, Look, Queue, Sample, SampleWindow, Tail
+from servingpool.decision.pool import Pool
+from servingpool.decision.zero import NEVER_ZERO, Busy, GatewayDemand, Vanished
+
+PAST_BIN, PAST_KEPT = 300.0, 2 * 3600.0
+"""Seconds: width of a bin, and for how long bins are kept. No request waits longer than two hours."""
+SCORE_BIN, SCORE_KEPT = 300.0, 3600.0
+LONGEST_STARTS = 3600.0
+"""Seconds: cold starts one after another are forecast for no further ahead, as a pool's own cold start is no longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The part that is learned slowly and outlives a restart, in the status of the resource (about 8 KiB)."""
+
+    at: float = 0.0
+    """Unix time in seconds of the last observation in it."""
+    fit: StepTimeFit = field(default_factory=StepTimeFit)
+    saturation: Saturation = field(default_factory=Saturation)
+    queue_in_ttft: QueueInTtft = field(default_factory=QueueInTtft)
+    curve: MissCurve = field(default_factory=MissCurve)
+    forecast: Forecast = field(default_factory=Forecast)
+    cold_start: ColdStart = field(default_factory=ColdStart)
+    budget: ErrorBudget = field(default_factory=ErrorBudget)
+    calibration: Calibration = field(default_factory=Calibration)
+    learned: float = 0.0
+    """Seconds of observation that it rests on."""
+    slo: tuple[float | None, float | None, float] | None = None
+    """The SLO that curve and budget speak of: TTFT and TPOT in seconds, attainment."""
+    at_gateway: bool = False
+    """Its TTFT is the client's."""
+    busy: Busy = field(default_factory=Busy)
+    vanished: Vanished | None = None
+    """The gateway's series were gone at 0 replicas."""
+    kinds: Kinds = ()
+    """Of each target, where the pool has several; `fit` and `saturation` are then those of the reference."""
+    lost_caches: LostCaches = field(default_factory=LostCaches)
+    reference: str = ""
+    """The target in whose replicas capacity is counted; empty where the pool has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastLoads:
+    """The highest load, without the queue, of each five minutes of two hours.
+
+    A queue of half an hour outlasts the sample window: the last who waited in it were attributed to the light load that
+    they ended in, and taught that 25% of requests miss at any fleet size.
+    """
+
+    bins: tuple[tuple[float, float], ...] = ()
+    """(Unix time in seconds at which it begins, highest load in it), oldest first."""
+
+    def update(self, now: float, load: float) -> PastLoads:
+        """Add a tick."""
+        if self.bins and now < self.bins[-1][0] + PAST_BIN:
+            begin, highest = self.bins[-1]
+            return PastLoads((*self.bins[:-1], (begin, max(highest, load))))
+        return PastLoads((*(one for one in self.bins if one[0] > now - PAST_KEPT), (now, load)))
+
+    def in_other_units(self, ratio: float) -> PastLoads:
+        """The same where what was a load of 1 is one of `ratio`."""
+        return PastLoads(tuple((begin, load * ratio) for begin, load in self.bins))
+
+    def highest(self, since: float) -> float:
+        """Of the bins that reach beyond that time; 0 without any."""
+        return max((load for begin, load in self.bins if begin + PAST_BIN > since), default=0.0)
+
+
+class Scored(NamedTuple):
+    """Requests of five minutes, and those late."""
+
+    begin: float
+    """Unix time in seconds."""
+    requests: float
+    late: float
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """All that is remembered. A value: `decide` returns a new one and leaves the old as it was. It can be pickled."""
+
+    profile: Profile = field(default_factory=Profile)
+    since: float | None = None
+    """Unix time in seconds since which the pool is observed without a hole; None where nothing was observed yet."""
+    covered_at: float | None = None
+    """Unix time in seconds of the last observation that showed traffic, or that there was none."""
+    window: SampleWindow = field(default_factory=SampleWindow)
+    samples: Mapping[str, Sample] = field(default_factory=dict)
+    """Each replica's last sample."""
+    queues: tuple[float, ...] = ()
+    """Requests in each engine's queue at the last observation; empty where they are not known."""
+    looks: tuple[Look, ...] = ()
+    """At the queues, while the need is not known."""
+    stuck: int = 0
+    """Replicas that served nothing at the last observation while requests waited for them."""
+    gateway_queue: Queue | None = None
+    """None where there is no gateway."""
+    gateway_gauge: GatewayGauge | None = None
+    """What its queue showed, believed or not; likewise."""
+    client: Counts | None = None
+    """None where the SLO is not judged at the gateway."""
+    client_unknown: str | None = None
+    """Why the client's TTFT was not known at the last observation, where the SLO is judged by it."""
+    ttft_inferred: bool = False
+    """As in the last observation."""
+    demand: GatewayDemand | None = None
+    """None where the pool never goes to zero."""
+    missing: str | None = None
+    """A series that some sample lacked at the last observation."""
+    damaged: str | None = None
+    """Figures of the last observation that no replica can make, and of which they were."""
+    queue_unknown: str | None = None
+    """Why the queue was not known at the last observation."""
+    interval: float = 15.0
+    """Seconds between scrapes, as seen."""
+    coverage: float = 0.0
+    """Share of ready replicas read at the last observation."""
+    ttft_tail: Tail = field(default_factory=Tail)
+    tpot_tail: Tail = field(default_factory=Tail)
+    score: tuple[Scored, ...] = ()
+    """Of the last hour, oldest first."""
+    recommendations: tuple[tuple[float, float], ...] = ()
+    """(time, replicas worth keeping) of recent decisions, for the scale-down window."""
+    past_loads: PastLoads = field(default_factory=PastLoads)
+    penalty: float | None = None
+    """Of a miss, in replicas for the work that keeps one busy; None where it is to be found anew."""
+    penalty_until: float = 0.0
+    """Unix time in seconds up to which it is kept."""
+    shortages: tuple[Shortage, ...] = ()
+    """Of each target."""
+    predicted_by: Curve | None = field(default=None, compare=False, repr=False)
+    """The miss curve of the last decision. It follows from all the rest."""
+
+    @property
+    def at(self) -> float | None:
+        """Unix time in seconds of the last observation; None before the first."""
+        return float(self.window.rows[-1, AT]) if len(self.window.rows) else None
+
+    def step_time(self, pool: Pool, batch: float | None = None) -> StepTime | None:
+        """What is known of a step, with so many requests in a full batch; None where nothing is yet."""
+        step = self.profile.fit.solve(pool.params)
+        if step is None:
+            return None
+        prompt, steps = self.window.lengths(self.interval, pool.params)
+        return step.limited(
+            batch=self.profile.saturation.batch if batch is None else batch,
+            tokens=self.window.tokens_a_step(pool.params),
+            prompt_tokens=prompt,
+            steps=steps,
+        )
+
+    def calibrated(self, pool: Pool) -> bool:
+        """Long enough observed, counting what a kept profile or history has seen, and the engine's speed is known."""
+        return self.profile.learned >= pool.params.calibration and self.profile.fit.known
+
+    def horizon(self, pool: Pool) -> float:
+        """Seconds from an order to all of the capacity: the cold starts, and one interval more to see it.
+
+        Where replicas start one after another, what is ordered takes as many cold starts.
+        """
+        cold = self.profile.cold_start.expected(pool.params.cold_start)
+        return min(pool.starts * cold, max(cold, LONGEST_STARTS)) + self.interval
+
+    def start(self, pool: Pool) -> float:
+        """Seconds from an order to the capacity of the first replica."""
+        return self.profile.cold_start.expected(pool.params.cold_start) + self.interval
+
+    @property
+    def highest_recommendation(self) -> float:
+        """Most replicas that were recommended within the scale-down window."""
+        return max((entry[1] for entry in self.recommendations), default=0.0)
+
+    def scale_down_window(self, pool: Pool) -> float:
+        """Seconds for which a fleet stays at what was recommended: two cold starts at least.
+
+        A replica that goes and comes back sooner has cost more than it saved.
+        """
+        return max(pool.params.scale_down_window, pool.params.scale_down_starts * self.horizon(pool))
+
+    def idle_for(self, now: float) -> Reading:
+        """Seconds since a request was seen last, at the gateway or the engines, of a pool that may go to zero."""
+        return NEVER_ZERO if self.demand is None else self.demand.idle_for(now)
+
+    def idle_after(self, pool: Pool) -> float:
+        """Seconds without a request after which a pool with min 0 goes to zero: the scale-down window at least."""
+        return max(pool.idle_after or 0.0, self.scale_down_window(pool))
+
+    def idle(self, pool: Pool, now: float) -> bool:
+        """Whether it is certain that no request came for so long that the last replica may go."""
+        if pool.idle_after is None or self.profile.vanished is not None:
+            return False
+        without = self.idle_for(now)
+        return not isinstance(without, Unknown) and without >= self.idle_after(pool)
+
+    def unused(self, pool: Pool, now: float) -> bool:
+        """Whether nothing is kept for what may come: the last replica may go, or came back without a request."""
+        return self.idle(pool, now) or (self.demand is not None and self.demand.rested)
+
+    def score_of_last_hour(self, now: float) -> tuple[Scored, ...]:
+        """The bins of the score that began in it."""
+        return tuple(entry for entry in self.score if entry.begin > now - SCORE_KEPT)
+
+    def in_other_units(self, ratio: float) -> Memory:
+        """The same where what was work of 1 is work of `ratio`."""
+        profile = replace(
+            self.profile,
+            curve=self.profile.curve.in_other_units(ratio),
+            forecast=self.profile.forecast.in_other_units(ratio),
+            busy=self.profile.busy.in_other_units(ratio),
+        )
+        return replace(
+            self,
+            profile=profile,
+            window=self.window.in_other_units(ratio),
+            past_loads=self.past_loads.in_other_units(ratio),
+            penalty=None,
+            predicted_by=None,
+        )
+
+    def without_forecasts(self) -> Memory:
+        """The memory after a hole: what was forecast for it must not be settled with what came after."""
+        forecast = replace(self.profile.forecast, pending=())
+        return replace(self, profile=replace(self.profile, forecast=forecast), penalty=None)
+
+    def interrupted(self) -> Memory:
+        """The memory after a break: what was learned is kept, what was in windows must be observed again."""
+        window = SampleWindow(buckets=self.window.buckets)
+        return Memory(self.without_forecasts().profile, window=window, interval=self.interval, shortages=self.shortages)
+
+
+class UpdateResult(NamedTuple):
+    """What the last observation taught, next to the memory that holds it."""
+
+    memory: Memory
+    step: StepTime | None
+    demand: Demand | None
+    """None where the step time or the arrivals are not known yet."""

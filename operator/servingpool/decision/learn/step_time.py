@@ -1,0 +1,280 @@
+"""What a request costs, learned from what the fleet shows: the coefficients of a step, and what fills a replica.
+
+An engine may admit fewer requests at a time than its steps could carry (a limit on sequences, a small KV cache). Its
+steps stay short, so by step time alone it looks idle while a queue grows. But each step costs the time `a`, however few
+tokens it yields: with `n` requests in a full batch an output token costs `a / n` in addition to `b`. Counted so, a full
+replica has a load of 1, whatever limits its batch. Until one was seen full, the limit in the pod's arguments counts, if
+there is one: a queue that clears between two scrapes never shows a full replica.
+
+Where requests ask for so few tokens that steps tell little of their work, the prompt's latency does. A request of 6,000
+prompt tokens and an answer of two decodes one token, in the very step that the prompts share which came during its own.
+Steps seen like that read the prompt's cost as up to twice what it is, and forty such requests in a scrape decode too
+few tokens to tell at all: the load was unknown for ever while 17,172 requests waited. By Little's law
+(`mean_prefill`) the time that such a request spends in the engine tells its work whatever the load.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+
+from servingpool.decision.engine import FASTEST_STEP, LEAST_BATCH, MOST_BATCH, Full, Steps, StepTime
+from servingpool.decision.observe import GENERATED, ITL_SUM, TTFT_SUM, SampleWindow
+from servingpool.decision.params import Params
+
+RATIO_SPREAD = 0.6
+"""Relative standard deviation of both prior ratios."""
+NOISE = 0.15
+"""Spread of one window's mean ITL around the model: mixes differ between steps."""
+DRIFT_TIME = 120.0
+"""Seconds over which observed and expected ITL are compared."""
+LEAST_WINDOWS = 4.0
+"""Windows of evidence before the fit is known."""
+
+Vector = tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimeFit:
+    """Weighted normal equations of (a, b, c): nine sums and three, so it is small and forgets smoothly."""
+
+    gram: tuple[float, ...] = (0.0,) * 9
+    moment: tuple[float, ...] = (0.0,) * 3
+    windows: float = 0.0
+    """Windows of evidence held, after forgetting."""
+    scale: float = 0.0
+    """Seconds: running mean of the ITL, which sets the prior's absolute size."""
+    drift: float = 0.0
+    """Logarithm of observed over expected ITL, as a mean of the last minutes."""
+    renewing: bool = False
+    """Whether the engine has changed and is not learned yet."""
+
+    def update(self, steps: Sequence[Steps], *, elapsed: float, params: Params, prefills: bool = False) -> StepTimeFit:
+        """Add one window of `elapsed` seconds, a row per replica; nothing where none decoded enough.
+
+        A step is as long as its own replica's batch makes it, so replicas are not averaged first. All count alike, and
+        by their relative errors, so that one with a sick GPU is one among many. `prefills`: see `Pool`.
+        """
+        if not steps:
+            return self
+        if self.windows and self.decodes != bool(steps[0].base):
+            # The two do not fit together. Steps tell more, except of engines that prefill for decode engines. One
+            # request for 150 tokens to a real one made each prompt 11 times cheaper, for good.
+            return self if self.decodes != prefills else StepTimeFit().update(steps, elapsed=elapsed, params=params)
+        ratio = self._observed_over_expected(steps, params)
+        drift = 0.0 if ratio is None else self.drift + min(1.0, elapsed / DRIFT_TIME) * (ratio - self.drift)
+        renewing = abs(drift) > (params.engine_settled if self.renewing else params.engine_changed)
+        keep = math.exp(-elapsed / (params.renewal if renewing else params.fit_memory))
+        # Another engine is another speed first: what was seen of large and small batches is kept as if seen at it. No
+        # engine changes by more than a factor of e, and a damaged sample must not drown what is left.
+        speed = 1.0
+        if renewing and ratio is not None:
+            speed = math.exp(max(-1.0, min(1.0, ratio)) * min(1.0, elapsed / params.renewal))
+        of_gram, of_moment = keep / speed**2, keep / speed
+        itl, decoding, prefill, base = np.array(steps).T
+        rows = np.array((base, decoding, prefill)) / (NOISE * itl)
+        products, moments = rows @ rows.T / len(steps), rows.sum(axis=1) / (NOISE * len(steps))
+        gram = tuple(held * of_gram + more for held, more in zip(self.gram, products.ravel().tolist(), strict=True))
+        moment = tuple(held * of_moment + more for held, more in zip(self.moment, moments.tolist(), strict=True))
+        mean = float(itl.mean())
+        scale = mean if self.windows == 0.0 else self.scale + (mean - self.scale) / (min(self.windows, 40.0) + 1.0)
+        return StepTimeFit(gram, moment, self.windows * keep + 1.0, scale, drift, renewing)
+
+    def _observed_over_expected(self, steps: Sequence[Steps], params: Params) -> float | None:
+        """Logarithm, of the middle replica: an upgrade is all replicas', a sick GPU one's. None while not known."""
+        step = self.solve(params) if self.known else None
+        if step is None:
+            return None
+        return median(math.log(one.itl / max(step.expected(one), FASTEST_STEP)) for one in steps)
+
+    @property
+    def decodes(self) -> bool:
+        """Whether it was learned from steps, and not from requests that none decoded."""
+        return self.gram[0] > 0.0
+
+    def changed(self, params: Params) -> bool:
+        """Whether the engine has not been the one that was learned, for minutes."""
+        return abs(self.drift) > params.engine_changed
+
+    @property
+    def known(self) -> bool:
+        """Whether enough windows were seen to act on it."""
+        return self.windows >= LEAST_WINDOWS
+
+    def solve(self, params: Params) -> StepTime | None:
+        """Non-negative least squares with the prior; None before the first window."""
+        if self.windows == 0.0:
+            return None
+        prior, per_second = _prior(params.decode_ratio, params.prefill_ratio), self.scale**-2
+        gram = [seen + per_second * belief for seen, belief in zip(self.gram, prior, strict=True)]
+        return StepTime(*_non_negative(gram, self.moment))
+
+
+@lru_cache
+def _prior(decode_ratio: float, prefill_ratio: float) -> tuple[float, ...]:
+    """The normal equations of the two ratios where a step takes a second."""
+    gram = np.zeros((3, 3))
+    for ratio, column in ((decode_ratio, 1), (prefill_ratio, 2)):
+        row = np.zeros(3)
+        row[0], row[column] = -ratio, 1.0
+        gram += np.outer(row, row) / (RATIO_SPREAD * ratio) ** 2
+    return tuple(gram.ravel().tolist())
+
+
+def _non_negative(gram: Sequence[float], moment: Sequence[float]) -> Vector:
+    """Argmin x'Gx/2 - m'x over x >= 0, for G of 3 x 3 by rows, by trying every support.
+
+    Written out: seven calls of a general solver took 88 microseconds, and this takes 9.
+    """
+    free = _solved(gram, moment)
+    if free is not None:
+        return free  # the unconstrained optimum is feasible, so it is the optimum
+    best, best_value = (0.0, 0.0, 0.0), 0.0
+    for found in _with_less_support(gram, moment):
+        value = -0.5 * sum(one * other for one, other in zip(moment, found, strict=True))
+        if value < best_value and _feasible(found):
+            best, best_value = found, value
+    return best
+
+
+def _with_less_support(gram: Sequence[float], moment: Sequence[float]) -> Iterator[Vector]:
+    """The optima with one coefficient at 0, and with two."""
+    aa, ab, ac, _, bb, bc, _, _, cc = gram
+    a, b, c = moment
+    one, other = _solved_pair(aa, ab, bb, a, b)
+    yield one, other, 0.0
+    one, other = _solved_pair(aa, ac, cc, a, c)
+    yield one, 0.0, other
+    one, other = _solved_pair(bb, bc, cc, b, c)
+    yield 0.0, one, other
+    yield (a / aa if aa > 0.0 else -1.0), 0.0, 0.0
+    yield 0.0, (b / bb if bb > 0.0 else -1.0), 0.0
+    yield 0.0, 0.0, (c / cc if cc > 0.0 else -1.0)
+
+
+def _solved(gram: Sequence[float], moment: Sequence[float]) -> Vector | None:
+    """None where there is no solution, or none without a negative in it."""
+    aa, ab, ac, _, bb, bc, _, _, cc = gram
+    if aa <= 0.0:
+        return None
+    # One row of elimination leaves a pair.
+    of_b, of_c = ab / aa, ac / aa
+    b, c = _solved_pair(
+        bb - of_b * ab, bc - of_b * ac, cc - of_c * ac, moment[1] - of_b * moment[0], moment[2] - of_c * moment[0]
+    )
+    found = ((moment[0] - ab * b - ac * c) / aa, b, c)
+    return found if _feasible(found) else None
+
+
+def _solved_pair(aa: float, ab: float, bb: float, a: float, b: float) -> tuple[float, float]:
+    """Solution of a symmetric system of two; negative where it has none."""
+    determinant = aa * bb - ab * ab
+    if determinant <= 0.0:
+        return -1.0, -1.0
+    return (bb * a - ab * b) / determinant, (aa * b - ab * a) / determinant
+
+
+def _feasible(figures: Sequence[float]) -> bool:
+    return all(0.0 <= figure < math.inf for figure in figures)
+
+
+LEAST_SECONDS = 10.0
+"""Replica-seconds of a full replica before it is believed: one observation's."""
+ANOTHER = 2.0
+"""Times smaller a full batch must be than the known one, to be another limit and not a mean of both."""
+CHANGED = 0.1
+"""Relative change of the batch that is worth new units of work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saturation:
+    """Sums over full replicas, and the batch that follows from them."""
+
+    seconds: float = 0.0
+    """Replica-seconds."""
+    requests: float = 0.0
+    tokens: float = 0.0
+    decoding: float = 0.0
+    """Requests that decoded, summed over the seconds."""
+    batch: float = math.inf
+    """Requests that decode in a full batch; infinite where none was full yet, and no limit is known."""
+    most_running: float = 0.0
+    """Requests in the largest batch of the last hours."""
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known how many decode in a full batch."""
+        return math.isfinite(self.batch)
+
+    def update(
+        self,
+        seen: Sequence[Full],
+        *,
+        busiest: float,
+        running: float,
+        elapsed: float,
+        params: Params,
+        limit: float = math.inf,
+    ) -> Saturation:
+        """Add the replicas for which requests waited in these `elapsed` seconds.
+
+        `busiest`: requests that decoded in the fullest replica of all; `running`: requests in its batch;
+        `limit`: the most that the engine's arguments admit.
+        """
+        full = [one for one in seen if not one.room]
+        forget = math.exp(-elapsed / params.evidence_memory)
+        # An hour of full replicas must not outweigh today's.
+        keep = forget * (min(1.0, params.mean_window / (self.seconds * forget)) if self.seconds > 0.0 else 1.0)
+        new_seconds = math.fsum(one.seconds for one in full)
+        new_decoding = math.fsum(one.decoding for one in full)
+        if self.known and new_seconds >= LEAST_SECONDS and 0.0 < ANOTHER * new_decoding / new_seconds < self.batch:
+            keep = 0.0  # another engine, or other requests
+        seconds = self.seconds * keep + new_seconds
+        most_running = max(running, self.most_running * forget)
+        # A replica that decodes more shows that the batch was not full; more than ever ran is a damaged sample.
+        decoding = max(self.decoding * keep + new_decoding, min(busiest, most_running) * seconds)
+        batch = self.batch
+        if seconds >= LEAST_SECONDS and decoding > 0.0:
+            mean = min(MOST_BATCH, max(LEAST_BATCH, decoding / seconds))
+            batch = batch if abs(mean / batch - 1.0) <= CHANGED else mean
+        elif math.isfinite(limit):
+            batch = limit
+        return Saturation(
+            seconds=seconds,
+            requests=self.requests * keep + math.fsum(one.requests for one in full),
+            tokens=self.tokens * keep + math.fsum(one.tokens for one in full),
+            decoding=decoding,
+            batch=batch,
+            most_running=most_running,
+        )
+
+
+MOST_TOKENS = 5.0
+"""Output tokens of a request, on average, up to which an answer is short."""
+LEAVING = 2.0
+"""Ratio by which both bounds are wider once requests taught the work: to learn anew takes minutes."""
+
+
+class ShortAnswers(NamedTuple):
+    """What the last ten minutes say of the answers."""
+
+    short: bool = False
+    """So few tokens each that a request without a step to learn from may tell its work by its time in the engine."""
+    by_prompt: bool = False
+    """And most of that time is the prompt's: it tells more than steps do."""
+
+
+def short_answers(window: SampleWindow, fit: StepTimeFit, params: Params) -> ShortAnswers:
+    """Of the requests in the window. Without any, nothing is said of them."""
+    mean = window.last(params.mean_window)
+    requests = mean.first_tokens.total
+    wider = LEAVING if fit.windows and not fit.decodes else 1.0
+    if requests <= 0.0 or mean.total(GENERATED) > wider * MOST_TOKENS * requests:
+        return ShortAnswers()
+    return ShortAnswers(short=True, by_prompt=mean.total(ITL_SUM) <= wider * mean.total(TTFT_SUM))

@@ -1,0 +1,429 @@
+"""Stage one: from an observation to what is known of the pool."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from servingpool.decision import zero
+from servingpool.decision.engine import StepTime
+from servingpool.decision.learn.error_budget import Calibration, ErrorBudget
+from servingpool.decision.learn.forecast import Forecast
+from servingpool.decision.learn.kinds import NO_ENGINE, kind_of, updated, with_speeds
+from servingpool.decision.learn.memory import SCORE_BIN, Memory, Profile, Scored, UpdateResult
+from servingpool.decision.learn.miss_curve import (
+    OVERLOAD,
+    LoadAttribution,
+    MissCurve,
+    attribute_load,
+    offered_load,
+    posterior,
+    tpot_infeasible,
+)
+from servingpool.decision.learn.step_time import short_answers
+from servingpool.decision.observation import Histogram, Observation, Unknown
+from servingpool.decision.observe import (
+    AT,
+    BEGUN,
+    GENERATED,
+    ITL_COUNT,
+    REJECTED,
+    CounterDelta,
+    Demand,
+    Lateness,
+    Look,
+    Misses,
+    Slice,
+    Tail,
+    diff_counters,
+    looked,
+    rate_window,
+    standing_still,
+    usual,
+    with_believed_queue,
+)
+from servingpool.decision.pool import Pool
+
+LEAST_SPAN = 1.0
+"""Seconds between two observations below which the second teaches nothing."""
+LONGEST_INTERVAL = 60.0
+"""Seconds between scrapes that are believed at first sight."""
+
+
+class _Tick(NamedTuple):
+    """One observation, and what is asked of it."""
+
+    observation: Observation
+    pool: Pool
+    now: float
+    span: float
+    """Seconds since the one before."""
+    elapsed: float
+    """Seconds since the last one that showed any traffic: what is counted now came in them. By `span`, scrapes each
+    30 s and ticks each 15 s would teach at half speed."""
+
+
+def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> UpdateResult:
+    """Learn from one observation. The same one at the same `now` a second time changes nothing."""
+    memory = _without_the_past_of_another_slo(memory, pool)
+    if memory.at is not None and now < memory.at - LEAST_SPAN:
+        memory = memory.interrupted()  # the clock was set back: nothing in the windows can be compared with now
+    if memory.at is not None and now < memory.at + LEAST_SPAN:
+        return UpdateResult(memory, *_known(memory, pool))
+    longest = pool.params.longest_gap
+    span = min(now - memory.at, longest) if memory.at is not None else 0.0
+    since = math.inf if memory.covered_at is None else now - memory.covered_at
+    observation, gauge = with_believed_queue(observation, memory.gateway_gauge, memory.window, pool.params.stands_still)
+    answers = short_answers(memory.window, memory.profile.fit, pool.params)
+    if answers.by_prompt and not pool.prefills:
+        pool = replace(pool, prefills=True)
+    tick = _Tick(observation, pool, now, span, since if since <= longest else span)
+    delta = diff_counters(
+        observation,
+        pool,
+        memory.samples,
+        memory.gateway_queue,
+        _full_from(memory.profile, pool),
+        memory.client,
+        short=answers.short,
+        known=usual(memory.window, lambda: memory.step_time(pool) if memory.profile.fit.known else None),
+    )
+    before, memory = memory, _with_gateway_demand(tick, delta, _add_to_windows(tick, delta, memory))
+    memory = memory if gauge is memory.gateway_gauge else replace(memory, gateway_gauge=gauge)
+    memory = _in_units_of_the_full_batch(memory, pool, before.profile.saturation.batch)
+    step, demand = _known(memory, pool)
+    unknown = step is None or demand is None or delta.coverage == 0.0
+    if unknown or memory.looks:
+        memory = replace(memory, looks=_looks(tick, memory) if unknown else ())
+    if step is None or demand is None or delta.covered <= 0.0:
+        return UpdateResult(memory, step, demand)
+    return UpdateResult(_learn_from_demand(tick, memory, step, demand, before=before), step, demand)
+
+
+def _looks(tick: _Tick, memory: Memory) -> tuple[Look, ...]:
+    """At the queues, with this one."""
+    observation, pool = tick.observation, tick.pool
+    still = standing_still(memory.samples, observation.ready, pool.params.stands_still)
+    return looked(memory.looks, observation, {one.replica for one in still}, pool.slo.queue_bound)
+
+
+def _full_from(profile: Profile, pool: Pool) -> dict[str, float]:
+    """Running requests from which on a replica may be full, by target."""
+    return {kind.target: pool.params.nearly_full * kind.saturation.most_running for kind in profile.kinds}
+
+
+def _known(memory: Memory, pool: Pool) -> tuple[StepTime | None, Demand | None]:
+    """Step time and demand that the windows show."""
+    step = memory.step_time(pool)
+    return step, None if step is None else memory.window.demand(step, memory.interval, pool.params)
+
+
+def _in_units_of_the_full_batch(memory: Memory, pool: Pool, before: float) -> Memory:
+    """The memory in today's units of work, where `before` was the full batch until now.
+
+    A full replica has a load of 1. Seen full for the first time at a load of 0.06, it shows that all demand and all
+    loads so far were sixteen times as high.
+    """
+    if memory.profile.saturation.batch == before:
+        return memory
+    old, new = memory.step_time(pool, before), memory.step_time(pool)
+    return memory if old is None or new is None else memory.in_other_units(new.stretch / old.stretch)
+
+
+def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
+    """The memory with the observation in its windows, and what can be learned without knowing what requests cost."""
+    observation, now, span, params = tick.observation, tick.now, tick.span, tick.pool.params
+    seen = delta.covered > 0.0
+    hole = memory.covered_at is None or now - memory.covered_at > params.longest_gap
+    if seen and (hole or memory.since is None):
+        # The loop, Prometheus or the fleet was away. Windows fill anew, and nothing is removed until they have.
+        memory = replace(memory.without_forecasts(), since=now, recommendations=())
+    profile = _with_engines(tick, delta, memory)
+    # Without a step nobody tells whether the engine is still another one.
+    engine = delta.engines.get(profile.reference, NO_ENGINE)
+    doubted = profile.fit.changed(params) and (engine.steps if profile.fit.decodes else engine.prefills)
+    # A replica with a sample has served: not to be Ready for a moment is no start.
+    starting = tuple(one for one in observation.starting if one.name not in memory.samples)
+    profile = replace(
+        profile,
+        at=now if seen else profile.at,
+        queue_in_ttft=profile.queue_in_ttft.update(
+            delta.waits, known=delta.queue_excluded, elapsed=tick.elapsed, params=params
+        ),
+        curve=profile.curve.doubted(tick.elapsed) if doubted else profile.curve,
+        cold_start=profile.cold_start.update(observation.ready, starting),
+        learned=profile.learned + (tick.elapsed if seen else 0.0),
+    )
+    interval = memory.interval
+    if delta.interval is not None:
+        # A lost scrape looks like a longer interval, so it is believed slowly; at first sight there is nothing else.
+        interval = min(delta.interval, interval * 1.02 if memory.covered_at is not None else LONGEST_INTERVAL)
+    return replace(
+        memory,
+        profile=profile,
+        window=memory.window.add(now=now, span=span, ready=_ready(observation, span), delta=delta),
+        samples=delta.samples,
+        queues=delta.queues,
+        stuck=delta.stuck,
+        ttft_inferred=tick.observation.ttft_inferred,
+        gateway_queue=delta.gateway_queue,
+        client=delta.client,
+        client_unknown=delta.client_unknown,
+        interval=max(interval, 1.0),
+        coverage=delta.coverage,
+        missing=delta.missing,
+        damaged="; ".join(f"{name}: {why}" for name, why in delta.damaged.items()) or None,
+        queue_unknown=delta.waiting.reason if isinstance(delta.waiting, Unknown) else None,
+        covered_at=now if seen else memory.covered_at,
+        ttft_tail=_client_tail(memory.ttft_tail, observation, span)
+        if tick.pool.slo.at_gateway
+        else _tail(memory.ttft_tail, observation, "time_to_first_token", span, delta.damaged),
+        tpot_tail=_tail(memory.tpot_tail, observation, "time_per_output_token", span, delta.damaged),
+        predicted_by=None,
+    )
+
+
+def _with_engines(tick: _Tick, delta: CounterDelta, memory: Memory) -> Profile:
+    """The profile with what the engines showed of their steps and their full batches."""
+    profile, pool, params = memory.profile, tick.pool, tick.pool.params
+    (prompt, steps), tokens = memory.window.lengths(memory.interval, params), memory.window.tokens_a_step(params)
+    kinds = updated(profile.kinds, delta.engines, tick.observation, pool, tick.elapsed)
+    kinds = with_speeds(kinds, profile.reference, pool, tokens=tokens, prompt=prompt, steps=steps)
+    reference = kind_of(kinds, profile.reference)
+    return replace(profile, kinds=kinds, fit=reference.fit, saturation=reference.saturation)
+
+
+def _with_gateway_demand(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
+    """The memory with what the gateway shows, of a pool that may go to zero.
+
+    Requests that arrive while no replica serves and start one are late, unless a cold start is within the bound. They
+    count where the gateway counts them. One that is held and served later counts a second time, as the engine saw it.
+    """
+    observation, pool, now, was = tick.observation, tick.pool, tick.now, memory.demand
+    demand = None if pool.idle_after is None else zero.updated(was, observation, _engines(tick, delta), pool, now)
+    gone = zero.vanished(memory.profile.vanished, was, demand, observation, pool, now)
+    if gone != memory.profile.vanished:
+        memory = replace(memory, profile=replace(memory.profile, vanished=gone))
+    bound = pool.slo.time_to_first_token
+    if demand is not None and bound is not None and not pool.slo.at_gateway and memory.horizon(pool) > bound:
+        arrived = demand.arrived - (0.0 if was is None else was.arrived)
+        if arrived > 0.0:
+            memory = replace(memory, score=_score(memory, Misses(arrived, arrived), now))
+    return memory if demand is memory.demand else replace(memory, demand=demand)
+
+
+def _engines(tick: _Tick, delta: CounterDelta) -> zero.Engines:
+    gauges = (delta.running, delta.waiting)
+    lacking = [f"requests at the engines: {one.reason}" for one in gauges if isinstance(one, Unknown)]
+    # What is not believed is no proof of the contrary.
+    standing = standing_still(delta.samples, tick.observation.ready, tick.pool.params.stands_still)
+    lacking += [f"{one.replica} shows {one.requests:.0f} requests and makes no progress" for one in standing]
+    if delta.coverage < 1.0:
+        lacking = ["not all ready replicas could be read"]
+    worked = any(delta.sums[figure] > 0.0 for figure in (BEGUN, ITL_COUNT, GENERATED, REJECTED))
+    busy = worked or any(not isinstance(one, Unknown) and one > 0.0 for one in gauges)
+    return zero.Engines(unknown=lacking[0] if lacking else None, busy=busy)
+
+
+def _ready(observation: Observation, span: float) -> float:
+    """Replicas ready in the last `span` seconds, on average.
+
+    One that turned Ready a second ago has served none of what the others' counters show: 3 replicas becoming 10 were
+    taken for a demand three times as high.
+    """
+    if span <= 0.0:
+        return float(observation.serving)
+    return sum(
+        one.weight * (1.0 if one.ready_for is None else min(1.0, max(0.0, one.ready_for) / span))
+        for one in observation.ready
+    )
+
+
+def _tail(tail: Tail, observation: Observation, name: str, span: float, damaged: Mapping[str, str]) -> Tail:
+    metrics = () if isinstance(observation.metrics, Unknown) else observation.metrics
+    read = ((one.replica, getattr(one, name)) for one in metrics if one.replica not in damaged)
+    return tail.update({replica: one for replica, one in read if isinstance(one, Histogram)}, elapsed=span)
+
+
+def _client_tail(tail: Tail, observation: Observation, span: float) -> Tail:
+    ttft = observation.gateway.time_to_first_token
+    return tail.update({"": ttft} if isinstance(ttft, Histogram) else {}, elapsed=span)
+
+
+def _without_the_past_of_another_slo(memory: Memory, pool: Pool) -> Memory:
+    """Drop what was learned of another SLO; what was learned of engine, traffic and cold start stays."""
+    slo, known = (pool.slo.time_to_first_token, pool.slo.time_per_output_token, pool.slo.attainment), memory.profile.slo
+    elsewhere = memory.profile.at_gateway != pool.slo.at_gateway
+    if known == slo and not elsewhere:
+        return memory
+    profile = replace(memory.profile, slo=slo, at_gateway=pool.slo.at_gateway)
+    if known is None:
+        return replace(memory, profile=profile)
+    if known[:2] == slo[:2] and not elsewhere:  # which requests are late did not change, only how many may be
+        return replace(memory, profile=replace(profile, budget=ErrorBudget()), penalty=None)
+    profile = replace(profile, curve=MissCurve(), budget=ErrorBudget(), calibration=Calibration())
+    return replace(memory.interrupted(), profile=profile)
+
+
+def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Demand, *, before: Memory) -> Memory:
+    """Learn from a tick whose demand is known. `before`: the memory without this observation."""
+    pool, now = tick.pool, tick.now
+    excluded = memory.profile.queue_in_ttft.excluded
+    judge, last = Lateness(memory.window, excluded, pool), Slice(memory.window.rows[-1:])
+    late = judge.missed(last)
+    window = memory.window
+    window.note(late, load=offered_load(pool, demand, window), work=demand.level)
+    past_loads = memory.past_loads.update(now, window.load_of(demand.level))
+    by_engines = pool.slo.time_to_first_token is not None and not pool.slo.at_gateway
+    if excluded and not before.profile.queue_in_ttft.excluded and by_engines:
+        memory = _judged_anew(memory, judge)
+    # If an idle engine already breaks TPOT, misses of TPOT say nothing about fleet size. What is learned stays for
+    # hours, so until the fit is known such requests teach nothing.
+    infeasible = tpot_infeasible(pool, step)
+    in_all = judge.missed(last, output_tokens=False) if infeasible else late
+    sure = memory.profile.fit.known or not infeasible
+    mean = window.last(pool.params.mean_window)
+    usual = mean.first_tokens.total * tick.elapsed / max(mean.seconds, tick.elapsed)
+    carried, curve, calibration = in_all, memory.profile.curve, memory.profile.calibration
+    if in_all.requests > 0.0 and sure:
+        attribution = attribute_load(pool, step, demand, window, past_loads.highest)
+        carried = _carried(in_all, attribution) if memory.profile.saturation.known else in_all
+        calibration = _calibration(tick, memory, demand, carried, usual, before=before)
+        curve = curve.update(
+            late_at=attribution.late,
+            on_time_at=attribution.on_time,
+            requests=carried.requests,
+            late=carried.late,
+            elapsed=tick.elapsed,
+            params=pool.params,
+        )
+    forecast, budget = _forecast(tick, memory, demand), _budget(tick, memory, carried, in_all, usual)
+    lost = memory.profile.lost_caches.update(tick.observation, now, window, memory.samples, step, demand)
+    busy = memory.profile.busy
+    if last.total(BEGUN) > 0.0:
+        busy = busy.update(
+            level=demand.level,
+            prompt=demand.prompt,
+            steps=demand.steps,
+            tokens=step.tokens,
+            elapsed=tick.elapsed,
+            params=pool.params,
+        )
+    return replace(
+        memory,
+        profile=replace(
+            memory.profile,
+            curve=curve,
+            calibration=calibration,
+            forecast=forecast,
+            budget=budget,
+            busy=busy,
+            lost_caches=lost,
+        ),
+        past_loads=past_loads,
+        # While no request comes only calm moments leave the past, and what is left would ask for ever more.
+        penalty=memory.penalty if now < memory.penalty_until or memory.window.silent(pool.params) else None,
+        score=_score(memory, late, now),
+    )
+
+
+def _calibration(
+    tick: _Tick, memory: Memory, demand: Demand, carried: Misses, usual: float, *, before: Memory
+) -> Calibration:
+    """Misses observed and predicted, with the tick's where its load was in the units of the prediction."""
+    profile = memory.profile
+    predicted = None
+    if before.profile.saturation.batch == profile.saturation.batch:
+        predicted = _predicted(tick, before, memory.window.load_of(demand.level))
+    if predicted is None or not carried.requests > 0.0 < usual:
+        return profile.calibration
+    return profile.calibration.update(
+        predicted=predicted, observed=carried.share, weight=carried.requests / usual, elapsed=tick.elapsed
+    )
+
+
+def _forecast(tick: _Tick, memory: Memory, demand: Demand) -> Forecast:
+    """The forecast with the tick."""
+    pool, now = tick.pool, tick.now
+    return memory.profile.forecast.update(
+        now=now,
+        level=demand.level,
+        usual=memory.window.usual(pool.params),
+        ready=round(tick.observation.serving),
+        horizon=memory.horizon(pool),
+        elapsed=tick.elapsed,
+        # The level of a half-filled window reads low, and what follows it would count as a surge.
+        files=memory.since is None or now - memory.since >= rate_window(memory.interval, pool.params),
+    )
+
+
+def _budget(tick: _Tick, memory: Memory, carried: Misses, in_all: Misses, usual: float) -> ErrorBudget:
+    """The error budget, with the tick while in charge."""
+    pool, budget = tick.pool, memory.profile.budget
+    if not pool.in_charge or not memory.calibrated(pool):
+        return budget
+    requested, starting = tick.observation.requested, tick.observation.starting
+    return budget.update(
+        carried=carried,
+        in_all=in_all,
+        allowed=pool.slo.allowed,
+        usual=usual,
+        elapsed=tick.elapsed,
+        above_min=requested > pool.min_replicas,
+        # More careful planning brings no replica for which there is no node.
+        below_max=requested < pool.max_replicas and not any(replica.unschedulable for replica in starting),
+        params=pool.params,
+    )
+
+
+def _judged_anew(memory: Memory, judge: Lateness) -> Memory:
+    """The memory once it is known that the TTFT histogram excludes the queue.
+
+    What it taught is dropped, and the last minutes' score is what the other witnesses say. Each tick is judged alone:
+    a witness counts those late for their first token and those late for the others, and over minutes that were bad for
+    both the same requests would count twice.
+    """
+    window = memory.window
+    window = window.judged_anew([judge.missed(Slice(window.rows[at : at + 1])) for at in range(len(window.rows))])
+    rows = window.rows[:-1]
+    ends = [*(entry.begin for entry in memory.score), math.inf][1:]
+    score = []
+    for scored, end in zip(memory.score, ends, strict=True):
+        misses = Slice(rows[(rows[:, AT] >= scored.begin) & (rows[:, AT] < end)]).misses
+        reaches = len(rows) and scored.begin >= rows[0, AT]
+        score.append(Scored(scored.begin, misses.requests, misses.late) if reaches else scored)
+    profile = replace(memory.profile, curve=MissCurve(), calibration=Calibration())
+    return replace(memory, window=window, profile=profile, score=tuple(score), predicted_by=None)
+
+
+def _carried(in_all: Misses, attribution: LoadAttribution) -> Misses:
+    """Requests that met a load which a fleet can carry.
+
+    Beyond the load of a full replica a queue grows without end: what follows from it says nothing of lower loads.
+    """
+    late = in_all.late if attribution.late <= OVERLOAD else 0.0
+    on_time = in_all.requests - in_all.late if attribution.on_time <= OVERLOAD else 0.0
+    return Misses(late + on_time, late)
+
+
+def _predicted(tick: _Tick, before: Memory, load: float) -> float | None:
+    """Share of misses that was expected at `load` before it was observed; None where nothing was."""
+    curve = before.predicted_by
+    if curve is None:
+        step = before.step_time(tick.pool)
+        if step is None:
+            return None  # the first observation that shows the step time
+        curve = posterior(before.profile.curve, tick.pool, step)
+    return min(1.0, float(curve.cost(np.array([load]))[0]))
+
+
+def _score(memory: Memory, late: Misses, now: float) -> tuple[Scored, ...]:
+    score = memory.score
+    if score and now < score[-1].begin + SCORE_BIN:
+        last = score[-1]
+        return (*score[:-1], Scored(last.begin, last.requests + late.requests, last.late + late.late))
+    return (*memory.score_of_last_hour(now), Scored(now, late.requests, late.late))

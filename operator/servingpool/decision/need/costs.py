@@ -1,0 +1,244 @@
+"""The cheapest fleet: replicas plus expected misses at their penalty is least, for each state of demand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from servingpool.decision.decision import Candidate
+from servingpool.decision.learn import FORECASTS_KEPT, HIDDEN, SPACING, Curve, Forecast, Outlook
+from servingpool.decision.need.mix import Frontier
+from servingpool.decision.observe import NOTHING
+from servingpool.decision.params import Params
+
+Array = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+SIZES = 64
+"""Fleet sizes that are weighed at a time: each of so many, of more steps of a few percent."""
+LEVELS, LEAST_LEVEL = 96, 0.01
+"""Demands at which the curve is read, and the least as a share of the highest; a sample between two counts for both."""
+SHARES = np.geomspace(LEAST_LEVEL, 1.0, LEVELS)[:, None]
+WORST, BEARABLE_REST = 5.0, 0.1
+"""No penalty lets the expected demand miss more than WORST times the allowance: misses are spent on what may come, not
+on what is certain. Where the allowance is large, because the SLO cannot be held, BEARABLE_REST of the rest."""
+FINEST = 1.1
+"""Ratio of two penalties that are not told apart."""
+BLOCK = round(HIDDEN / SPACING)
+"""Moments whose misses count as one event: ten minutes."""
+
+
+class Sizes(NamedTuple):
+    """Fleets to weigh, ascending, and the price of each: of one target, its replicas."""
+
+    fleets: Array
+    prices: Array
+
+    def coarse(self) -> Places:
+        """Places of these, counted from 1: each of a few, of many in steps of a few percent."""
+        last = len(self.fleets)
+        return np.arange(1, last + 1) if last <= SIZES else _whole(np.geomspace(1.0, last, SIZES))
+
+    def at(self, places: Places) -> Sizes:
+        """The sizes at these places, counted from 1."""
+        return Sizes(self.fleets[places - 1], self.prices[places - 1])
+
+
+def sizes(curve: Curve, allowance: float, highest: float, frontier: Frontier) -> Sizes:
+    """From the least there may be to where even the highest demand is served with room to spare."""
+    enough = math.ceil(highest / curve.load_for(0.1 * allowance)) + 1
+    return Sizes(*frontier.upto(max(2, enough)))
+
+
+def _whole(places: Array) -> Places:
+    return np.unique(np.round(places)).astype(np.intp)
+
+
+class States(NamedTuple):
+    """What a fleet is weighed against: a row for each state of demand."""
+
+    levels: Array
+    """Demands, in a column."""
+    likely: Array
+    """How likely each is in each state."""
+    least: Array
+    """Replicas that the expected demand of each state needs, whatever the penalty."""
+
+    @classmethod
+    def of(cls, outlook: Outlook, curve: Curve, allowance: float) -> States:
+        """From an outlook."""
+        bearable = max(min(0.5, WORST * allowance), allowance + BEARABLE_REST * (1.0 - allowance))
+        return cls(*_spread(outlook), outlook.expected / curve.load_for(bearable))
+
+
+class CostMatrix:
+    """Weighs fleets (columns) for states of demand (rows)."""
+
+    def __init__(self, states: States, curve: Curve, sizes: Sizes) -> None:
+        # Misses are counted per request, so a demand weighs by its own size: a burst of twice the usual load brings
+        # twice the requests to be late.
+        self.fleets = fleets = sizes.fleets
+        self._misses = states.likely @ (states.levels * curve.cost(states.levels / fleets))
+        self._prices = np.where(fleets < np.minimum(states.least, fleets[-1])[:, None], np.inf, sizes.prices)
+
+    def choose(self, penalty: float) -> NDArray[np.intp]:
+        """For each state the column of the fleet with the least sum of replicas and misses at their penalty."""
+        columns: NDArray[np.intp] = (self._prices + penalty * self._misses).argmin(axis=1)
+        return columns
+
+    @property
+    def misses(self) -> Array:
+        """Expected misses of the last state with each fleet."""
+        last: Array = self._misses[-1]
+        return last
+
+    def candidates(self, column: int) -> tuple[Candidate, ...]:
+        """What was weighed for the last state around a column, without what the expected demand rules out."""
+        near = range(max(0, column - 2), min(len(self.fleets), column + 3))
+        return tuple(
+            Candidate(float(self.fleets[at]), float(self._misses[-1, at]))
+            for at in near
+            if math.isfinite(self._prices[-1, at])
+        )
+
+
+class Cheapest(NamedTuple):
+    """The cheapest fleets."""
+
+    replicas: Array
+    """For each state (row) at each penalty (column)."""
+    candidates: tuple[Candidate, ...]
+    """For the last state at the first penalty."""
+    fleets: Array
+    misses: Array
+    """For the last state, of each of these fleets."""
+    expected: float
+    """Work of the last state."""
+
+
+def cheapest(
+    outlook: Outlook, curve: Curve, allowance: float, penalties: Sequence[float], frontier: Frontier
+) -> Cheapest:
+    """The cheapest fleet for each state at each penalty."""
+    highest = float(outlook.samples.max())
+    if highest <= 0.0:
+        nothing = np.zeros(1)
+        return Cheapest(np.zeros((len(outlook.expected), len(penalties))), (), nothing + 1.0, nothing, 0.0)
+    every, states = sizes(curve, allowance, highest, frontier), States.of(outlook, curve, allowance)
+    places = every.coarse()
+    costs = CostMatrix(states, curve, every.at(places))
+    fleets = costs.fleets
+    columns = np.array([costs.choose(penalty) for penalty in penalties]).T
+    found, candidates = fleets[columns], costs.candidates(int(columns[-1, 0]))
+    if len(places) < len(every.fleets):
+        for state, at in np.ndindex(columns.shape):
+            coarse = int(columns[state, at])
+            neighbours = places[max(0, coarse - 1) : coarse + 2]
+            finer = every.at(_whole(np.linspace(neighbours[0], neighbours[-1], SIZES)))
+            refined = CostMatrix(states, curve, finer)
+            column = int(refined.choose(penalties[at])[state])
+            found[state, at] = finer.fleets[column]
+            if (state, at) == (len(columns) - 1, 0):
+                candidates = refined.candidates(column)
+    expected = float((states.likely @ states.levels)[-1, 0])
+    return Cheapest(found, candidates, fleets, costs.misses, expected)
+
+
+def miss_penalty(
+    forecast: Forecast,
+    curve: Curve,
+    allowance: float,
+    *,
+    greatest: float,
+    frontier: Frontier,
+    held: float,
+    params: Params,
+) -> float:
+    """The lowest penalty at which the remembered past would have stayed within the allowance, margin included.
+
+    A step that overloads the fleet for one cold start can spend all allowed misses; a quiet hour spends none. Asked
+    moment by moment ("no more than 5% now") a fleet is too large in the quiet and still too small at the step. One
+    penalty for all moments puts spare replicas where they save most. It is found by replaying what is remembered of
+    demand with the fleets that each penalty would have chosen. The margin is in standard errors of the sum of misses,
+    from blocks of ten minutes, for the misses of one burst come together.
+
+    `greatest` where none does, or nothing came. `held`: seconds for which a fleet keeps what was recommended.
+    """
+    past = forecast.past(curve.load_for(allowance), params)
+    if past is None:
+        return greatest
+    observed = past.observed[:, None]
+    every = sizes(curve, allowance, float(max(observed.max(), past.outlook.samples.max())), frontier)
+    weighed = every.at(every.coarse())
+    costs = CostMatrix(States.of(past.outlook, curve, allowance), curve, weighed)
+    late = past.counts[:, None] * observed * curve.cost(observed / weighed.fleets)
+    within = allowance * float(past.counts @ past.observed)
+    rows, moments = np.arange(len(late)), past.moments
+    # Of what was seen and is no longer remembered the budget has the sum: the error falls with the root of all of it.
+    margin = params.penalty_margin * math.sqrt(min(1.0, FORECASTS_KEPT * SPACING / max(forecast.seen, 1.0)))
+    believed = np.maximum(past.counts[moments:], NOTHING)
+    unavoidable = curve.floor * past.counts * past.observed
+    block = np.ones(BLOCK)
+    held_for = round(held / SPACING)
+
+    def holds(penalty: float) -> bool:
+        chosen = costs.choose(penalty)
+        if held_for and moments:
+            kept = _highest_of_last(held_for, costs.choose(params.hysteresis * penalty)[: moments - 1])
+            chosen[1:moments] = np.maximum(chosen[1:moments], kept)
+        spent = late[rows, chosen]
+        # What misses at any fleet size comes evenly, and is no burst.
+        bursts = np.maximum(0.0, spent - unavoidable)
+        squares = float((bursts[moments:] ** 2 / believed).sum())
+        if moments:
+            # Of blocks that begin at every moment: where a block's edge falls must not move the penalty.
+            squares += float((np.convolve(bursts[:moments], block) ** 2).sum()) / BLOCK
+        return float(spent.sum()) + margin * math.sqrt(squares) <= within
+
+    low, high = params.least_penalty, greatest
+    if not holds(high):
+        return high
+    while high / low > FINEST:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def _highest_of_last(span: int, values: NDArray[np.intp]) -> NDArray[np.intp]:
+    """At each place the highest of the last `span` values, up to it."""
+    highest, width = values.copy(), 1
+    while width < span:
+        step = min(width, span - width)
+        highest[step:] = np.maximum(highest[step:], highest[:-step])
+        width += step
+    return highest
+
+
+def _spread(outlook: Outlook) -> tuple[Array, Array]:
+    """What may come, sorted by size: levels of demand (a column), and how likely each is in each state (row).
+
+    Without the lowest levels, down to which no state comes.
+    """
+    samples = outlook.samples
+    highest = max(float(samples.max()), NOTHING)
+    # In place, for a penalty weighs 60,000 samples.
+    above = samples / highest
+    np.log(np.maximum(above, LEAST_LEVEL, out=above), out=above)
+    above /= math.log(LEAST_LEVEL)
+    np.subtract(1.0, above, out=above)
+    above *= LEVELS - 1
+    at = np.minimum(above.astype(np.intp), LEVELS - 2)
+    above -= at
+    at += np.arange(len(samples))[:, None] * LEVELS
+    size = len(samples) * LEVELS
+    above *= outlook.weights
+    likely = np.bincount(at.ravel(), (outlook.weights - above).ravel(), size)
+    at += 1
+    likely += np.bincount(at.ravel(), above.ravel(), size)
+    by_state = np.asarray(likely, dtype=np.float64).reshape(-1, LEVELS)
+    lowest = int(by_state.any(axis=0).argmax())
+    return highest * SHARES[lowest:], by_state[:, lowest:]

@@ -1,0 +1,246 @@
+"""Stage two: from what is known of the pool to the raw need; with no replica, from what the gateway shows.
+
+With 0 replicas no engine is there to tell of demand. The gateway's series must: `GatewayMetrics.at_zero` and its queue.
+The last replica goes once that series was known, and showed no request, for `Pool.idle_after`. Unknown demand is never
+idle: it keeps a replica, and brings one back. Requests bring back what the usual busy hour needs, not one replica.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from servingpool.catalogue.notes import Note
+from servingpool.decision.decision import AtZero, Course, Plan
+from servingpool.decision.engine import StepTime
+from servingpool.decision.learn import Curve, Memory, Outlook, UpdateResult, has_evidence, posterior
+from servingpool.decision.need.costs import cheapest, miss_penalty
+from servingpool.decision.need.mix import Frontier
+from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, Unknown
+from servingpool.decision.observe import believed_queue
+from servingpool.decision.params import Params
+from servingpool.decision.pool import Pool
+from servingpool.decision.words import clock, span
+from servingpool.decision.zero import Busy, GatewayDemand
+
+PENALTY_LASTS, PENALTY_SHARE = 120.0, 1.0 / 60.0
+"""Seconds, and share of what was seen, for which about a penalty is kept: finding one takes longer than two decisions,
+and of two hours that are remembered two minutes are little."""
+
+
+def plan(
+    observation: Observation,
+    pool: Pool,
+    update: UpdateResult,
+    frontier: Frontier,
+    *,
+    unused: bool = False,
+) -> Plan | Unknown:
+    """What the pool needs; Unknown with the reason where that is not known. `unused`: certainly nothing asks for it.
+
+    `frontier`: what may be had of its targets.
+    """
+    memory, params = update.memory, pool.params
+    if isinstance(observation.metrics, Unknown):
+        return observation.metrics
+    if not observation.ready and observation.requested > 0:
+        return Unknown("no replica is ready")
+    if memory.coverage == 0.0:
+        return _unread(memory)
+    if update.step is None:
+        return Unknown("no request was decoded yet, so the engine's speed is not known")
+    if update.demand is None:
+        return Unknown("too few scrapes to take a rate")
+    level, profile = update.demand.level, memory.profile
+    curve, allowance, penalty = _terms(pool, memory, update.step, frontier)
+    # What waits for metered engines is told by the requests in flight, and orders no replica by itself.
+    queue = NOT_EXPOSED if observation.metered else observation.gateway.queue
+    queued = backlog(
+        memory.queues,
+        believed_queue(queue, memory.gateway_gauge, params.stands_still),
+        work=update.demand.work_per_request,
+        horizon=memory.horizon(pool),
+        load=level / (observation.ordered or 1),
+    )
+    idle, safe_load = unused or memory.window.idle(params), curve.load_for(allowance)
+    outlook = Outlook.certain(0.0)
+    if not idle:
+        usual = memory.window.usual(params)
+        outlook = profile.forecast.outlook(level=level, usual=usual, capacity=safe_load, params=params)
+    outlook = outlook.plus(queued)
+    # The initial fleet is evidence of what to keep, never of what to order.
+    penalties = (penalty, params.hysteresis * penalty)
+    found = cheapest(outlook.with_and_without_initial(), curve, allowance, penalties, frontier)
+    (with_initial, sticking), (for_forecast, _) = found.replicas.tolist()
+    for_initial_fleet = min(with_initial, float(profile.forecast.initial_replicas))
+    if for_initial_fleet <= for_forecast:
+        for_initial_fleet = 0.0
+    # What is ordered now serves a cold start later, but what is removed now is missing now.
+    for_present_load = 0.0
+    if max(for_forecast, for_initial_fleet) < observation.ordered:
+        now = cheapest(Outlook.certain(level), curve, allowance, (penalty,), frontier).replicas
+        for_present_load = min(float(now[0, 0]), float(observation.ordered))
+    stuck = _made_up_for(memory, unused=unused, asked=max(level, queued) > 0.0)
+    need = max(for_forecast, for_initial_fleet, for_present_load)
+    if stuck:
+        need = max(need, float(pool.min_replicas)) + stuck
+    return Plan(
+        for_forecast=for_forecast,
+        for_initial_fleet=for_initial_fleet,
+        for_present_load=for_present_load,
+        need=need,
+        recommended=max(need, min(float(observation.ordered), sticking)),
+        curve=curve,
+        outlook=outlook,
+        level=level,
+        backlog=queued,
+        allowed=pool.slo.allowed,
+        allowance=allowance,
+        safe_load=safe_load,
+        has_evidence=has_evidence(profile.curve, pool.slo.allowed),
+        penalty=penalty,
+        idle=idle,
+        stuck=stuck,
+        candidates=found.candidates,
+        course=Course(found.fleets, found.misses, found.expected, level, curve),
+    )
+
+
+def _unread(memory: Memory) -> Unknown:
+    """Why no sample of a ready replica could be used."""
+    if memory.damaged is not None:
+        return Unknown(f"no replica can make these figures: {memory.damaged}")
+    return Unknown(f"samples lack {memory.missing}" if memory.missing else "no ready replica has a fresh sample")
+
+
+def _made_up_for(memory: Memory, *, unused: bool, asked: bool) -> int:
+    """Replicas that serve nothing while requests are in them: each is missing, whatever the load.
+
+    While nothing is `asked` of any, one that serves is enough.
+    """
+    return 0 if unused else memory.stuck if asked else min(memory.stuck, 1)
+
+
+class Terms(NamedTuple):
+    """By what a fleet size is chosen."""
+
+    curve: Curve
+    allowance: float
+    """Share of requests that may miss."""
+    penalty: float
+    """Of a miss, in replicas."""
+
+
+def _terms(pool: Pool, memory: Memory, step: StepTime, frontier: Frontier) -> Terms:
+    profile, params = memory.profile, pool.params
+    curve, allowed = posterior(profile.curve, pool, step), pool.slo.allowed
+    ratio = profile.calibration.ratio(params)
+    allowance = profile.budget.allowance(allowed=allowed, floor=curve.floor, ratio=ratio, params=params)
+    penalty = memory.penalty
+    if penalty is None:
+        greatest, held = params.greatest_penalty / allowed, memory.scale_down_window(pool)
+        penalty = miss_penalty(
+            profile.forecast, curve, allowance, greatest=greatest, frontier=frontier, held=held, params=params
+        )
+    return Terms(curve, allowance, penalty)
+
+
+def backlog(engines: Iterable[float], gateway: Reading, *, work: float, horizon: float, load: float) -> float:
+    """Replicas kept busy by what is queued, `work` replica-seconds each, `horizon` seconds from now.
+
+    What is ordered now serves a cold start later, so a gateway's queue is spread over that time: divided by the TTFT
+    bound it would order a fleet that arrives when the queue is long gone.
+
+    `engines` are the requests in each engine's own queue. No other replica can serve those, and what is gone by then,
+    under the `load` of the fleet that is ordered already, orders nothing. What is left keeps its own replica busy, and
+    no other, however much it is.
+    """
+    left = (queued * work / horizon + load - 1.0 for queued in engines if queued > 0.0)
+    own = math.fsum(min(1.0, max(0.0, more)) for more in left)
+    return own + (0.0 if isinstance(gateway, Unknown) else gateway * work / horizon)
+
+
+def remembered(memory: Memory, pool: Pool, plan: Plan | Unknown, now: float) -> Memory:
+    """What the next decision is to know of this one."""
+    begin = now - memory.scale_down_window(pool)
+    recommendations = tuple(entry for entry in memory.recommendations if begin < entry[0] < now)
+    if isinstance(plan, Unknown):
+        return replace(memory, recommendations=recommendations, penalty=None, predicted_by=None)
+    return replace(
+        memory,
+        recommendations=(*recommendations, (now, plan.recommended)),
+        penalty=plan.penalty,
+        penalty_until=now + _penalty_lasts(memory) if memory.penalty is None else memory.penalty_until,
+        predicted_by=plan.curve,
+    )
+
+
+def _penalty_lasts(memory: Memory) -> float:
+    """Seconds for which a penalty is kept.
+
+    Pools that were first seen together would look for theirs in the same tick for ever, so it is drawn for each, from
+    digits of a figure that no two pools have alike.
+    """
+    forecast = memory.profile.forecast
+    return (0.75 + 0.5 * (1e6 * forecast.mean % 1.0)) * min(PENALTY_LASTS, PENALTY_SHARE * forecast.seen)
+
+
+def at_zero(observation: Observation, pool: Pool, memory: Memory, now: float, frontier: Frontier) -> AtZero | None:
+    """What to do while no replica serves because there were to be none; None at other times."""
+    demand = memory.demand
+    if demand is None or demand.zero_at is None:
+        return None
+    requested = observation.ordered
+    if demand.asked_at is not None:
+        replicas, course = _for_the_usual(pool, memory, demand, now, frontier)
+        why = _requests(demand)
+        if course is None:
+            why = f"{why}; {Note.USUAL_UNKNOWN.message()}"
+        return AtZero(max(requested, replicas), why, course)
+    seen = memory.profile.vanished
+    if seen is not None:
+        return AtZero(max(requested, 1), Note.VANISHED.message(at=clock(seen.at)))
+    unknown, longest = demand.unknown_for(now), pool.params.longest_gap
+    if demand.unknown is None:
+        idle = span(now - demand.request_at)
+        return AtZero(requested, Note.STILL_IDLE.message(idle=idle) if requested == 0 else Note.FIRST_LOADS.message())
+    said = Note.UNKNOWN_AT_ZERO.message(seconds=unknown, reason=demand.unknown, longest=longest)
+    return AtZero(max(requested, 1 if unknown > longest else 0), said)
+
+
+def _for_the_usual(
+    pool: Pool, memory: Memory, demand: GatewayDemand, now: float, frontier: Frontier
+) -> tuple[float, Course | None]:
+    """Replicas for the usual demand of busy hours, or for what has come where that is more; 1 if nothing is known."""
+    profile, params, busy = memory.profile, pool.params, memory.profile.busy
+    step = _step_of(memory, busy, params)
+    if step is None or busy.seconds <= 0.0 or not memory.calibrated(pool):
+        return 1, None
+    work, horizon = step.work(busy.prompt, busy.steps), memory.horizon(pool)
+    since = now if demand.asked_at is None else demand.asked_at
+    arriving = demand.arrived * work / max(horizon, now - since)
+    level = max(busy.level, arriving) + demand.held * work / horizon
+    curve, allowance, penalty = _terms(pool, memory, step, frontier)
+    outlook = profile.forecast.outlook_of(level, capacity=curve.load_for(allowance), params=params)
+    found = cheapest(outlook, curve, allowance, (penalty,), frontier)
+    course = Course(found.fleets, found.misses, found.expected, level, curve)
+    return max(float(found.replicas[0, 0]), float(found.fleets[0])), course
+
+
+def _step_of(memory: Memory, busy: Busy, params: Params) -> StepTime | None:
+    """The step time of the usual request: windows are empty after a night at zero."""
+    step = memory.profile.fit.solve(params)
+    if step is None:
+        return None
+    batch = memory.profile.saturation.batch
+    return step.limited(batch=batch, tokens=busy.tokens, prompt_tokens=busy.prompt, steps=busy.steps)
+
+
+def _requests(demand: GatewayDemand) -> str:
+    if demand.arrived > 0.0:
+        return Note.ARRIVED.message(requests=demand.arrived)
+    if demand.held > 0.0:
+        return Note.HELD.message(requests=demand.held)
+    return Note.TRIED.message(tries=demand.asked)

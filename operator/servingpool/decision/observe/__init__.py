@@ -1,0 +1,115 @@
+"""From samples to what happened since the last observation, and what of it is believed.
+
+In: an `Observation`, each replica's last sample, the step time as known. Out: a `CounterDelta`, the `SampleWindow` of
+twenty minutes with demand and lateness, an observation without gauges that nothing moves. Learns nothing.
+`samples`, `counters`, `window` (what happened); `queueing`, `latency`, `lateness` (who was late); `plausible`, `gauges`
+(what is not believed).
+"""
+
+from __future__ import annotations
+
+from servingpool.decision.observe.counters import (
+    LEAST_TOKENS,
+    MOST_PREFILL,
+    WAITED,
+    CounterDelta,
+    EngineDelta,
+    diff_counters,
+)
+from servingpool.decision.observe.gauges import (
+    GatewayGauge,
+    Standing,
+    believed_queue,
+    doubted_queue,
+    standing_still,
+    with_believed_queue,
+)
+from servingpool.decision.observe.latency import LatencyCount, Misses, Tail, late_share_by_mean
+from servingpool.decision.observe.lateness import Lateness, Queues, Witness
+from servingpool.decision.observe.plausible import FAR
+from servingpool.decision.observe.queueing import Look, Queue, growth, looked
+from servingpool.decision.observe.samples import (
+    BEGUN,
+    CACHED,
+    GENERATED,
+    ITL_COUNT,
+    ITL_SUM,
+    PROMPTS,
+    REJECTED,
+    TTFT_COUNT,
+    TTFT_SUM,
+    Buckets,
+    Sample,
+)
+from servingpool.decision.observe.window import (
+    AT,
+    COVERED,
+    KEPT_SECONDS,
+    LOAD,
+    MOST_WORK,
+    NOTHING,
+    READY,
+    RUNNING,
+    SPAN,
+    SUMS,
+    WAITING,
+    Demand,
+    SampleWindow,
+    Slice,
+    rate_window,
+    usual,
+)
+
+__all__ = [
+    "AT",
+    "BEGUN",
+    "CACHED",
+    "COVERED",
+    "FAR",
+    "GENERATED",
+    "ITL_COUNT",
+    "ITL_SUM",
+    "KEPT_SECONDS",
+    "LEAST_TOKENS",
+    "LOAD",
+    "MOST_PREFILL",
+    "MOST_WORK",
+    "NOTHING",
+    "PROMPTS",
+    "READY",
+    "REJECTED",
+    "RUNNING",
+    "SPAN",
+    "SUMS",
+    "TTFT_COUNT",
+    "TTFT_SUM",
+    "WAITED",
+    "WAITING",
+    "Buckets",
+    "CounterDelta",
+    "Demand",
+    "EngineDelta",
+    "GatewayGauge",
+    "LatencyCount",
+    "Lateness",
+    "Look",
+    "Misses",
+    "Queue",
+    "Queues",
+    "Sample",
+    "SampleWindow",
+    "Slice",
+    "Standing",
+    "Tail",
+    "Witness",
+    "believed_queue",
+    "diff_counters",
+    "doubted_queue",
+    "growth",
+    "late_share_by_mean",
+    "looked",
+    "rate_window",
+    "standing_still",
+    "usual",
+    "with_believed_queue",
+]

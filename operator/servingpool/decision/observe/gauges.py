@@ -1,0 +1,126 @@
+"""Gauges that are not believed: of replicas that stand still, and of a gateway that forgot to count down.
+
+A replica stands still if its gauges show requests, and neither those nor any counter move. A gateway's queue of the
+same length for minutes in which nothing came and nothing was served is left behind by requests that gave up. One that
+is far longer than the scrape before, and than what can have come since, is believed by the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from servingpool.catalogue.notes import Note
+from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, Replica, ReplicaMetrics, Unknown
+from servingpool.decision.observe.plausible import FAR, SLACK
+from servingpool.decision.observe.samples import Sample
+from servingpool.decision.observe.window import SampleWindow
+from servingpool.decision.words import clock
+
+
+class Standing(NamedTuple):
+    """One such replica. See `Sample.stands_still`."""
+
+    replica: str
+    """The pod's name."""
+    since: float
+    """Unix time in seconds, by Prometheus' clock, of the scrape at which it was last seen to move."""
+    requests: float
+    """That its gauges show, running and waiting."""
+
+
+def standing_still(samples: Mapping[str, Sample], ready: Iterable[Replica], after: float) -> tuple[Standing, ...]:
+    """Those of the `ready` replicas that have stood still for `after` seconds."""
+    found = [(replica.name, samples.get(replica.name)) for replica in ready]
+    still = [(name, one) for name, one in found if one is not None and one.held > 0.0 and one.stands_still(after)]
+    return tuple(Standing(name, one.moved_at, one.held) for name, one in still)
+
+
+class GatewayGauge(NamedTuple):
+    """What was last seen of it."""
+
+    at: float
+    """Unix time in seconds of that scrape."""
+    queue: float
+    """Requests that it showed and that were believed."""
+    arrivals: Reading
+    """That it had counted by then."""
+    moved_at: float
+    """Unix time in seconds of the scrape at which something came, was served, or changed last."""
+    jumped: Reading = NOT_EXPOSED
+    """What it showed and was not believed."""
+
+    def stands_still(self, after: float) -> bool:
+        """Whether nothing has moved for `after` seconds while requests are shown."""
+        return self.queue > 0.0 and self.at - self.moved_at >= after
+
+
+def with_believed_queue(
+    observation: Observation, before: GatewayGauge | None, window: SampleWindow, after: float
+) -> tuple[Observation, GatewayGauge | None]:
+    """The observation with the gateway's queue as far as it is believed, and what is to be remembered.
+
+    `window`: without this observation; `after`: seconds for which nothing moves, before a queue is not believed. While
+    no replica is ready nothing can move.
+    """
+    gateway = observation.gateway
+    queue, at = gateway.queue, gateway.scraped_at
+    if isinstance(queue, Unknown):
+        return observation, before
+    at = max((one.scraped_at for one in _samples(observation)), default=None) if at is None else at
+    if at is None:
+        return observation, before
+    if before is None:
+        return observation, GatewayGauge(at, queue, gateway.arrivals, at)
+    if at > before.at:
+        if _far(queue, before, window, at - before.at):
+            before = before._replace(at=at, jumped=queue)
+            return _with_queue(observation, believed_queue(queue, before, after)), before
+        moved = queue != before.queue or gateway.arrivals != before.arrivals
+        # Once it is known to stand still, it does so without a replica too, until it changes.
+        if observation.ready or not before.stands_still(after):
+            moved = moved or not observation.ready or window.worked
+        before = GatewayGauge(at, queue, gateway.arrivals, at if moved else before.moved_at)
+    return _with_queue(observation, believed_queue(queue, before, after)), before
+
+
+def believed_queue(queue: Reading, gauge: GatewayGauge | None, after: float) -> Reading:
+    """The gateway's `queue` as far as it is believed."""
+    if gauge is None or isinstance(queue, Unknown):
+        return queue
+    if not isinstance(gauge.jumped, Unknown):
+        return Unknown(_jumped(queue))
+    return 0.0 if gauge.stands_still(after) else queue
+
+
+def doubted_queue(gauge: GatewayGauge | None, after: float) -> str | None:
+    """What is said of a gateway's queue that is not believed; None where it is."""
+    if gauge is None:
+        return None
+    if not isinstance(gauge.jumped, Unknown):
+        return _jumped(gauge.jumped)
+    if not gauge.stands_still(after):
+        return None
+    return Note.QUEUE_STANDS.message(requests=gauge.queue, since=clock(gauge.moved_at))
+
+
+def _far(queue: float, before: GatewayGauge, window: SampleWindow, seconds: float) -> bool:
+    """Whether it is far longer than what was there and what can have come since, and the last scrape did not say so."""
+    if queue <= before.queue + FAR * SLACK or (not isinstance(before.jumped, Unknown) and queue >= 0.5 * before.jumped):
+        return False
+    return queue > before.queue + FAR * window.arriving * seconds
+
+
+def _jumped(queue: float) -> str:
+    return f"{queue:.3g} requests in the gateway's queue after one scrape is more than can have come"
+
+
+def _samples(observation: Observation) -> tuple[ReplicaMetrics, ...]:
+    return () if isinstance(observation.metrics, Unknown) else observation.metrics
+
+
+def _with_queue(observation: Observation, queue: Reading) -> Observation:
+    if queue is observation.gateway.queue:
+        return observation
+    return replace(observation, gateway=replace(observation.gateway, queue=queue))

@@ -1,0 +1,155 @@
+"""Which requests missed the SLO, by the witness that is believed.
+
+Two witnesses tell of late first tokens: the TTFT histogram and the length of the queue. The histogram excludes the
+queue if the engine counts TTFT from admission, or if a gateway before the engine queues. Then the length of the queue
+is used.
+
+Where the SLO is measured at the gateway, its histogram of the client's TTFT counts alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import NamedTuple
+
+from servingpool.decision.observation import Bucket, Observation
+from servingpool.decision.observe.counters import LATE_BY_QUEUE
+from servingpool.decision.observe.latency import LatencyCount, Misses, late_share_by_mean
+from servingpool.decision.observe.queueing import Queue, overdue
+from servingpool.decision.observe.samples import BEGUN, GENERATED, ITL_COUNT, ITL_SUM, TTFT_COUNT, Sample
+from servingpool.decision.observe.window import KEPT_SECONDS, SampleWindow, Slice
+from servingpool.decision.pool import Pool
+
+SPEED_WINDOW = 60.0
+"""Seconds over which the mean time per output token is taken at least: a burst moves it within a minute."""
+BY_TOKEN, FEW = 2.0, 5.0
+"""TPOT is counted by token, as LMDeploy, NIM and old vLLM do, beyond BY_TOKEN observations a request begun, and FEW."""
+ANY = Bucket()
+"""The bucket that holds every time."""
+
+
+class Witness(StrEnum):
+    """Who tells of late first tokens."""
+
+    GATEWAY = "gateway's TTFT histogram"
+    HISTOGRAM = "TTFT histogram"
+    QUEUE = "queue depth"
+
+
+@dataclass(frozen=True, eq=False)
+class Lateness:
+    """Judges the requests of a window."""
+
+    window: SampleWindow
+    queue_excluded: bool
+    """The TTFT histogram excludes the queue."""
+    pool: Pool
+
+    def _requests_per(self, told: LatencyCount) -> float:
+        """Requests for each TTFT that was `told` in the last twenty minutes; at least 1."""
+        return max(1.0, self.window.last(KEPT_SECONDS).total(BEGUN) / max(told.total, 1.0))
+
+    def _first_tokens(self, part: Slice) -> Misses:
+        """Requests that got their first token, and those late, by the witness that is believed."""
+        bound, pooled = self.pool.slo.time_to_first_token, self.window.last(self.pool.params.mean_window)
+        if self.believed is Witness.GATEWAY:
+            told = part.client_first_tokens.misses(pooled.client_first_tokens, self.window.buckets.client, bound)
+            # A gateway may tell the TTFT of streaming requests only.
+            each = self._requests_per(self.window.last(KEPT_SECONDS).client_first_tokens)
+            return Misses(each * told.requests, each * told.late)
+        told = part.first_tokens.misses(pooled.first_tokens, self.window.buckets.ttft, bound)
+        # Several are prefilled together and told once, or some are not told.
+        each = self._requests_per(self.window.last(KEPT_SECONDS).first_tokens)
+        requests, late = each * told.requests, each * told.late
+        if self.believed is Witness.HISTOGRAM or requests <= 0.0:
+            return Misses(requests, late)
+        # With what the histogram sees beside: a long prefill is no queue.
+        waited = min(requests, part.total(LATE_BY_QUEUE))
+        return Misses(requests, waited + late * (1.0 - waited / requests))
+
+    @property
+    def believed(self) -> Witness:
+        """Whom to believe now."""
+        if self.pool.slo.at_gateway:
+            return Witness.GATEWAY
+        return Witness.QUEUE if self.queue_excluded else Witness.HISTOGRAM
+
+    def missed(self, part: Slice, *, output_tokens: bool = True) -> Misses:
+        """Requests of a part of the window and how many broke either bound, or that of the first token only.
+
+        Only the two marginals are exposed. They are joined as if independent: that errs towards too many misses, by
+        less than their product, where the same requests break both. A request counts when it gets its first token:
+        that many end, if not in the same seconds.
+        """
+        first = self._first_tokens(part)
+        bound = self.pool.slo.time_per_output_token if output_tokens else None
+        slow = self._slow(part, bound)
+        late = first.late + slow.late * (1.0 - first.share)
+        return Misses(max(first.requests, late), late)
+
+    def _slow(self, part: Slice, bound: float | None) -> Misses:
+        """Requests that ended, and those whose tokens came too slowly."""
+        count = part.finished
+        if bound is None:
+            return Misses(count.total, 0.0)
+        if self._tpot_by_token:
+            begun = part.total(BEGUN)
+            return Misses(begun, begun * late_share_by_mean(self._speed(part), ANY, bound))
+        if count.straddling <= 0.0:
+            return Misses(count.total, count.late)
+        share = late_share_by_mean(self._speed(part), self.window.buckets.tpot, bound)
+        return Misses(count.total, count.late + count.straddling * share)
+
+    @cached_property
+    def _tpot_by_token(self) -> bool:
+        """The TPOT histogram counts tokens: the late share of tokens is not that of requests."""
+        kept = self.window.last(KEPT_SECONDS)
+        return kept.finished.total > BY_TOKEN * kept.total(BEGUN) + FEW
+
+    def _speed(self, part: Slice) -> float:
+        """Mean seconds of a token in a part of the window, or in the last minute where that is longer."""
+        recent = part if part.seconds >= SPEED_WINDOW else self.window.last(SPEED_WINDOW)
+        # No time passed before a first token.
+        tokens = max(recent.total(GENERATED) - recent.total(TTFT_COUNT), recent.total(ITL_COUNT), 1.0)
+        return recent.total(ITL_SUM) / tokens
+
+
+class Queues(NamedTuple):
+    """The replicas' queues and the gateway's, as shown in the last minutes."""
+
+    engines: tuple[Queue, ...]
+    gateway: Queue | None
+
+    @classmethod
+    def recent(
+        cls,
+        observation: Observation,
+        samples: Mapping[str, Sample],
+        gateway: Queue | None,
+        since: float,
+        standing: Container[str] = (),
+    ) -> Queues:
+        """Shown after `since`, Unix time in seconds. A replica that fails its probe because it is full has one.
+
+        One that is `standing` still has none that is believed.
+        """
+        replicas = (*observation.ready, *observation.starting)
+        found = (samples.get(replica.name) for replica in replicas if replica.name not in standing)
+        queues = [one.queue for one in found if one is not None and one.queue is not None and one.queue.at >= since]
+        return cls(tuple(queues), gateway if gateway is not None and gateway.at >= since else None)
+
+    @property
+    def longest_wait(self) -> float:
+        """Seconds that the request has waited which has waited longest, at a replica and the gateway."""
+        at_gateway = 0.0 if self.gateway is None else self.gateway.wait
+        return at_gateway + max((queue.wait for queue in self.engines), default=0.0)
+
+    def overdue(self, bound: float | None) -> float:
+        """Requests that wait now and have waited for more than `bound` seconds."""
+        if bound is None:
+            return 0.0
+        queues = self.engines if self.gateway is None else (*self.engines, self.gateway)
+        return sum(overdue(queue, bound) for queue in queues)

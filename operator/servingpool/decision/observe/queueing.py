@@ -1,0 +1,188 @@
+"""How long requests wait in a queue, by its length and by what left it; and a queue that grows.
+
+First in, first out: the request that leaves now joined when (left + queued) was what has left by now. That is Little's
+law for each moment instead of for a mean, so it holds while a queue grows and while it drains. It needs no histogram,
+so it is right for engines whose TTFT begins at admission.
+
+What a request costs may be unknown: nothing was decoded yet, a series is missing, samples lack a figure. If requests
+wait for longer than the bound and ever more of them do, the fleet is too small all the same. Only the length of the
+queues and a count of what left them is asked for. The size that follows is a guess: as many times the fleet as more
+comes than it serves, with what waits served within a cold start.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Container, Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from servingpool.decision.increase import risen
+from servingpool.decision.observation import Histogram, Observation, Reading, ReplicaMetrics, Unknown
+
+MOST_POINTS = 64
+"""Points kept of one queue. Beyond it every second one goes: a queue of hours is known to the minute."""
+
+Points = tuple[tuple[float, float], ...]
+
+
+class Queue(NamedTuple):
+    """One queue, as last seen."""
+
+    at: float
+    """Unix time in seconds of that scrape."""
+    requests: float
+    joined: Points = ()
+    """(Unix time, requests that had joined by then since counting began), oldest first, back to who is served next."""
+    wait: float = 0.0
+    """Seconds that the request at its head has waited."""
+    room: bool = False
+    """Whether there was room for the next one."""
+
+
+def overdue(queue: Queue, bound: float) -> float:
+    """Requests in a queue that have waited for more than `bound` seconds."""
+    left = queue.joined[-1][1] - queue.requests + queue.room if queue.joined else 0.0
+    since = queue.at - bound
+    before = [point for point in queue.joined if point[0] <= since]
+    if not before:
+        return 0.0
+    (begin, first), (end, second) = before[-1], queue.joined[min(len(before), len(queue.joined) - 1)]
+    part = (since - begin) / (end - begin) if end > begin else 0.0
+    return max(0.0, first + part * (second - first) - left)
+
+
+def queue(
+    before: Queue | None, *, at: float, requests: float, left: float, room: bool = False, reset: bool = False
+) -> Queue:
+    """The queue at a scrape, given the one before; `left` requests have left it since counting began.
+
+    `room`: there is room for the next one, so it is not waiting but on its way. `reset`: counting began anew since
+    `before`. Requests that give up leave too: the last to join are taken for them, so no wait comes out too short.
+    """
+    total = left + requests
+    if before is not None and not reset and requests == 0.0:
+        return Queue(at, 0.0, ((at, total),), 0.0, room)  # as most queues are
+    known: Points = () if before is None else ((before.at, 0.0),) if reset else before.joined
+    points = [(then, min(count, total)) for then, count in known if then < at]
+    points.append((at, total))
+    head = bisect_right(points, left, key=lambda point: point[1])
+    points = points[max(0, head - 1) :]
+    if len(points) > MOST_POINTS:
+        points = [*points[:-1:2], points[-1]]
+    return Queue(at, requests, tuple(points), at - _joined_at(points, min(total, left + room)), room)
+
+
+def _joined_at(points: list[tuple[float, float]], left: float) -> float:
+    """When the request joined that is next to leave."""
+    after = bisect_right(points, left, key=lambda point: point[1])
+    if after in {0, len(points)}:
+        return points[max(0, after - 1)][0]  # it joined before the first point, or just now
+    (begin, first), (end, second) = points[after - 1 : after + 1]
+    return begin + (end - begin) * (left - first) / (second - first)
+
+
+KEPT = 120.0
+"""Seconds of looks that are kept, besides the bound."""
+LOOKS = 3
+"""In a row, each with more that wait than the one before. One damaged figure makes one rise."""
+STEP = 0.5
+"""Of the ready replicas, added where nothing tells how many requests they serve."""
+
+
+class Look(NamedTuple):
+    """What was seen of the queues at one time."""
+
+    at: float
+    """Unix time in seconds of the newest scrape."""
+    waiting: float
+    """Requests in all queues that are known."""
+    left: Mapping[str, float]
+    """Requests that had left the queue by then, cumulative, of each replica that counts them; of a gateway in `""`."""
+    running: Reading
+    """Requests in the running batches."""
+
+
+class Growth(NamedTuple):
+    """That the queue grows."""
+
+    waiting: float
+    """Requests that wait now."""
+    waited: float
+    """Seconds that the first of them have waited at least."""
+    ratio: float
+    """Of the replicas that would serve what comes and what waits, over those that serve now."""
+
+
+def looked(
+    before: tuple[Look, ...], observation: Observation, standing: Container[str], bound: float
+) -> tuple[Look, ...]:
+    """The looks with one more, where anything tells of a queue. Gauges of those that are `standing` still are none."""
+    ready = {replica.name for replica in observation.ready}
+    samples = () if isinstance(observation.metrics, Unknown) else observation.metrics
+    samples = tuple(one for one in samples if one.replica in ready and one.replica not in standing)
+    gateway = observation.gateway
+    queues = [one for one in (gateway.queue, *(one.waiting for one in samples)) if not isinstance(one, Unknown)]
+    times = [one.scraped_at for one in samples]
+    if not isinstance(gateway.queue, Unknown) and gateway.scraped_at is not None:
+        times.append(gateway.scraped_at)
+    if not queues or not times:
+        return before
+    at = max(times)
+    if before and at <= before[-1].at:
+        return before
+    left = {one.replica: count for one in samples if (count := _begun(one)) is not None}
+    if not left and not isinstance(gateway.arrivals, Unknown) and not isinstance(gateway.queue, Unknown):
+        left = {"": gateway.arrivals - gateway.queue}
+    running = [one.running for one in samples]
+    known = [one for one in running if not isinstance(one, Unknown)]
+    look = Look(
+        at,
+        math.fsum(queues),
+        left,
+        math.fsum(known) if known and len(known) == len(running) else Unknown("the engines do not tell what runs"),
+    )
+    return (*(one for one in before if one.at > at - KEPT - bound), look)
+
+
+def growth(looks: tuple[Look, ...], bound: float, horizon: float) -> Growth | None:
+    """Whether ever more requests wait for longer than `bound` seconds; None where that is not shown.
+
+    `horizon`: seconds within which what waits is to be served, a cold start from now.
+    """
+    if len(looks) < LOOKS or any(new.waiting <= old.waiting for old, new in pairwise(looks[-LOOKS:])):
+        return None
+    now = looks[-1]
+    since = [one for one in looks[:-1] if now.at - one.at >= bound and _all_wait_still(one, now)]
+    if not since:
+        return None
+    first, begin = since[0], looks[-LOOKS]
+    served, grown = _left(begin, now), now.waiting - begin.waiting
+    seconds = now.at - begin.at
+    if served is None or served <= 0.0:
+        return Growth(now.waiting, now.at - first.at, 1.0 + STEP)
+    return Growth(now.waiting, now.at - first.at, (served + grown + now.waiting * seconds / horizon) / served)
+
+
+def _all_wait_still(then: Look, now: Look) -> bool:
+    """Whether not all that waited then have left since. Where nobody counts them: whether more wait than run."""
+    served = _left(then, now)
+    if served is not None:
+        return served < then.waiting
+    return not isinstance(now.running, Unknown) and then.waiting > now.running
+
+
+def _left(then: Look, now: Look) -> float | None:
+    """Requests that left the queues since; None where nobody counts them."""
+    both = then.left.keys() & now.left.keys()
+    if not both:
+        return None
+    return math.fsum(risen((then.left[name],), (now.left[name],))[0] for name in both)
+
+
+def _begun(metrics: ReplicaMetrics) -> float | None:
+    for one in (metrics.begun, metrics.time_to_first_token, metrics.time_per_output_token):
+        if not isinstance(one, Unknown):
+            return one.count if isinstance(one, Histogram) else one
+    return None

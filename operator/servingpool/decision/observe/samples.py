@@ -1,0 +1,209 @@
+"""One replica's cumulative figures at one scrape, in fixed places."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from operator import gt, itemgetter
+from typing import NamedTuple
+
+from servingpool.decision.increase import Change, change
+from servingpool.decision.observation import NOT_EXPOSED, Bucket, Histogram, Reading, ReplicaMetrics, Unknown
+from servingpool.decision.observe.queueing import Queue, queue
+from servingpool.decision.pool import Slo
+
+# Only raw figures: a reset shows as a counter that falls, and a derived figure falls without one.
+(TTFT_COUNT, TTFT_LOWER, TTFT_UPPER, TTFT_SUM, TPOT_COUNT, TPOT_LOWER, TPOT_UPPER) = range(7)
+(ITL_SUM, ITL_COUNT, GENERATED, PROMPTS, CACHED, REJECTED) = range(7, 13)
+BEGUN = 13
+FIGURES = 14
+
+COUNTERS = itemgetter(TTFT_COUNT, ITL_COUNT, GENERATED, PROMPTS)
+"""Figures that no engine lowers but by a restart. Whole numbers: a sum over ranks may differ in its last digit."""
+PROGRESS = itemgetter(BEGUN, TTFT_COUNT, ITL_COUNT, GENERATED, PROMPTS)
+"""Figures of which one rises whenever an engine does anything for a request."""
+OPTIONAL = itemgetter(TPOT_COUNT, CACHED, REJECTED)
+"""Figures that a sample may lack and be whole."""
+NO_ARRIVALS = "a count of requests, and the gateway tells none either"
+EMPTY = Histogram((), (), 0.0, 0.0)
+
+
+class Buckets(NamedTuple):
+    """Buckets that hold the SLO's bounds; the client's are those of TTFT."""
+
+    ttft: Bucket = Bucket()
+    tpot: Bucket = Bucket()
+    client: Bucket = Bucket()
+    """Of the gateway's histogram."""
+
+
+NO_BUCKETS = Buckets()
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One replica's cumulative figures at one scrape."""
+
+    at: float
+    """Unix time in seconds of the scrape."""
+    buckets: Buckets
+    figures: tuple[float, ...]
+    """NaN where an optional one was absent."""
+    queue: Queue | None = None
+    """None where it was never exposed."""
+    running: float = math.nan
+    """Requests in the batch; NaN where it was not exposed."""
+    held: float = 0.0
+    """Requests that its gauges show in the engine, running and waiting."""
+    jumped: tuple[Reading, Reading] = (NOT_EXPOSED, NOT_EXPOSED)
+    """Requests running and waiting that its gauges showed and that were not believed at this scrape; `plausible`."""
+    doubted: Sample | None = None
+    """The sample after this one, which was not believed; None where the last one was."""
+    moved_at: float = 0.0
+    """Unix time in seconds of the scrape at which a counter or a gauge was last another one, or no request was held."""
+
+    @property
+    def begins_at_first_token(self) -> bool:
+        """Whether as many requests have left the queue as have their first token."""
+        return self.figures[BEGUN] == self.figures[TTFT_COUNT]
+
+    def stands_still(self, after: float) -> bool:
+        """Whether it has held the same requests for `after` seconds and counted nothing.
+
+        It hangs, or its gauges were left behind by requests that were aborted. What they show is no queue that anybody
+        works off, and no proof of demand; the replica serves nothing.
+        """
+        return self.held > 0.0 and self.at - self.moved_at >= after
+
+
+def missing_series(metrics: ReplicaMetrics, slo: Slo) -> str | None:
+    """The name of a series that nothing can be decided without; None where all are there.
+
+    A series that relabelling drops or an upgrade renames is not a series of zeros: with TTFT gone, arrivals would read
+    zero under full load and the fleet would go.
+    """
+    counted = metrics.prefill_seconds is NOT_EXPOSED
+    essential = {
+        "time to first token" if counted else NO_ARRIVALS: metrics.time_to_first_token,
+        "inter-token latency": metrics.inter_token_latency,
+        "generation tokens": metrics.generation_tokens,
+        "prompt tokens": metrics.prompt_tokens,
+    }
+    if slo.time_per_output_token is not None:
+        essential["time per output token"] = metrics.time_per_output_token
+    if metrics.begun is not NOT_EXPOSED:
+        essential["requests begun"] = metrics.begun
+    return next((name for name, figure in essential.items() if isinstance(figure, Unknown)), None)
+
+
+def with_empty_series(metrics: ReplicaMetrics, *, used: bool = False) -> ReplicaMetrics:
+    """Zero for what an engine exposes only from its first request on; `used`: it had one before.
+
+    With nothing running, waiting or counted, what is absent has counted nothing. While no more requests got their first
+    token than are running, none has finished, so what is counted at the end is absent for that reason.
+    """
+    ttft = metrics.time_to_first_token
+    first = (ttft, metrics.generation_tokens, metrics.prompt_tokens)
+    if all(one is not NOT_EXPOSED for one in (*first, metrics.inter_token_latency, metrics.time_per_output_token)):
+        return metrics
+    if ttft is NOT_EXPOSED and not used and _idle(metrics):
+        ttft = EMPTY
+    if isinstance(ttft, Unknown) or isinstance(metrics.running, Unknown) or ttft.count > metrics.running:
+        return metrics
+    between, mean = metrics.inter_token_latency, metrics.time_per_output_token
+    return replace(
+        metrics,
+        time_to_first_token=ttft,
+        generation_tokens=0.0 if metrics.generation_tokens is NOT_EXPOSED else metrics.generation_tokens,
+        prompt_tokens=0.0 if metrics.prompt_tokens is NOT_EXPOSED else metrics.prompt_tokens,
+        inter_token_latency=EMPTY if between is NOT_EXPOSED else between,
+        time_per_output_token=EMPTY if mean is NOT_EXPOSED else mean,
+    )
+
+
+def _idle(metrics: ReplicaMetrics) -> bool:
+    histograms = (metrics.inter_token_latency, metrics.time_per_output_token)
+    counted = [metrics.generation_tokens, metrics.prompt_tokens]
+    counted += [one.count if isinstance(one, Histogram) else one for one in histograms]
+    return (
+        metrics.running == 0.0 and metrics.waiting == 0.0 and all(one is NOT_EXPOSED or one == 0.0 for one in counted)
+    )
+
+
+def sample(metrics: ReplicaMetrics, slo: Slo, before: Sample | None, full_from: float) -> Sample:
+    """The figures of one scrape; `full_from`: running requests from which on a replica may be full."""
+    ttft, itl = metrics.time_to_first_token, metrics.inter_token_latency
+    ttft_figures, ttft_bucket = _around(ttft, slo.time_to_first_token)
+    tpot_figures, tpot_bucket = _around(metrics.time_per_output_token, slo.time_per_output_token)
+    figures = (
+        *ttft_figures,
+        ttft.total if isinstance(ttft, Histogram) else math.nan,
+        *tpot_figures,
+        itl.total if isinstance(itl, Histogram) else math.nan,
+        itl.count if isinstance(itl, Histogram) else math.nan,
+        _or_nan(metrics.generation_tokens),
+        _or_nan(metrics.prompt_tokens),
+        _or_nan(metrics.cached_prompt_tokens),
+        _or_nan(metrics.admission_rejections),
+        ttft_figures[0] if isinstance(metrics.begun, Unknown) else max(metrics.begun, ttft_figures[0]),
+    )
+    buckets = Buckets(ttft_bucket, tpot_bucket)
+    held = 0.0 if isinstance(metrics.running, Unknown) else metrics.running
+    held += 0.0 if isinstance(metrics.waiting, Unknown) else metrics.waiting
+    moved = before is None or held != before.held or PROGRESS(figures) != PROGRESS(before.figures)
+    return Sample(
+        metrics.scraped_at,
+        buckets,
+        figures,
+        _queue_after(metrics, figures, before, full_from),
+        running=_or_nan(metrics.running),
+        held=held,
+        moved_at=metrics.scraped_at if moved or before is None or held <= 0.0 else before.moved_at,
+    )
+
+
+def bucket_changed(before: Sample, now: Sample) -> bool:
+    """Whether a bound lies in another bucket now; without an observation there was none."""
+    if now.buckets == before.buckets:
+        return False
+    counts = (TTFT_COUNT, TPOT_COUNT)
+    return any(
+        old != new and before.figures[count] > 0.0
+        for count, old, new in zip(counts, before.buckets, now.buckets, strict=False)
+    )
+
+
+def change_between(before: Sample, now: Sample) -> Change:
+    """What happened to a replica between two samples; one that lacks an optional figure of the one before is damaged.
+
+    Taken for 0, one scrape without 50,000 rejections made 50,000 arrivals of the next, and 80 replicas of 3. Left at
+    what it was, the other figures of its scrape would be read without it.
+    """
+    if any(map(gt, map(math.isnan, OPTIONAL(now.figures)), map(math.isnan, OPTIONAL(before.figures)))):
+        return Change.DAMAGED
+    return change(COUNTERS(before.figures), COUNTERS(now.figures))
+
+
+def _queue_after(
+    metrics: ReplicaMetrics, figures: tuple[float, ...], before: Sample | None, full_from: float
+) -> Queue | None:
+    """The engine's queue; as it was where this scrape lacks it.
+
+    A request that comes between two steps waits for the next one. With `room` it does not count as one that waits.
+    """
+    last = None if before is None else before.queue
+    if isinstance(metrics.waiting, Unknown) or (last is not None and metrics.scraped_at <= last.at):
+        return last
+    reset = before is not None and change(COUNTERS(before.figures), COUNTERS(figures)) is not Change.CONTINUED
+    # A request that is aborted in the batch is not begun any more; it has left the queue all the same.
+    left = figures[BEGUN] if before is None or reset else max(figures[BEGUN], before.figures[BEGUN])
+    room = not isinstance(metrics.running, Unknown) and metrics.running < full_from
+    return queue(last, at=metrics.scraped_at, requests=metrics.waiting, left=left, room=room, reset=reset)
+
+
+def _around(histogram: Histogram | Unknown, bound: float | None) -> tuple[tuple[float, float, float], Bucket]:
+    return ((math.nan,) * 3, Bucket()) if isinstance(histogram, Unknown) else histogram.around(bound)
+
+
+def _or_nan(reading: Reading) -> float:
+    return math.nan if isinstance(reading, Unknown) else reading

@@ -1,0 +1,352 @@
+"""The last twenty minutes of a pool, tick by tick: sums over any part of them, the demand, and what is usual.
+
+Demand is work, not requests: a 4,000-token prompt costs a hundred times a 40-token one. Work is counted in
+replica-seconds per second, which is the number of replicas that it keeps fully busy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from servingpool.decision.engine import StepTime
+from servingpool.decision.observation import Reading, Unknown
+from servingpool.decision.observe.counters import (
+    CLIENT_COUNT,
+    CLIENT_LOWER,
+    CLIENT_UPPER,
+    FIELDS,
+    QUEUED,
+    RATE_SCRAPES,
+    CounterDelta,
+)
+from servingpool.decision.observe.latency import LatencyCount, Misses
+from servingpool.decision.observe.plausible import NOTHING_USUAL, Usual
+from servingpool.decision.observe.samples import (
+    BEGUN,
+    CACHED,
+    FIGURES,
+    GENERATED,
+    ITL_COUNT,
+    NO_BUCKETS,
+    PROMPTS,
+    REJECTED,
+    TPOT_COUNT,
+    TPOT_LOWER,
+    TPOT_UPPER,
+    TTFT_COUNT,
+    TTFT_LOWER,
+    TTFT_UPPER,
+    Buckets,
+)
+from servingpool.decision.params import Params
+
+NOTHING, MOST_WORK = 1e-9, 1e6
+"""Mean demand below which there is none, and above which it is a damaged sample."""
+
+
+Array = NDArray[np.float64]
+
+KEPT_SECONDS, KEPT_TICKS = 1200.0, 240
+"""The second bounds memory where the loop is faster than 5 s."""
+LEAST_READY = 0.5
+"""Replicas that work is divided by at least: the first one's first second is no load of a hundred."""
+PROMPT_INERTIA = 30.0
+"""Requests that the ten-minute mean prompt weighs against those of the rate window."""
+SEEN = 0.9
+"""Part of the idle window, and of its replica-seconds, that must have been seen."""
+
+# Columns: when, how long, the fleet then, what was covered, the sums, gauges, and the verdict.
+AT, SPAN, READY, COVERED, SUMS = range(5)
+WAITING, GATEWAY, RUNNING, LOAD, WORK, JUDGED, LATE = range(SUMS + FIELDS, SUMS + FIELDS + 7)
+WIDTH = SUMS + FIELDS + 7
+NO_VERDICT = (np.nan,) * (WIDTH - LOAD)
+
+
+class Demand(NamedTuple):
+    """What arrives, over the last half minute (or two scrapes)."""
+
+    arrivals: float
+    """Requests/s."""
+    prompt: float
+    """Mean prompt tokens of a request that are computed."""
+    steps: float
+    """Mean steps that decode a request: its output tokens, fewer with speculative decoding."""
+    work_per_request: float
+    """Replica-seconds."""
+    queued: float
+    """Requests waiting."""
+
+    @property
+    def level(self) -> float:
+        """Work in replicas kept busy."""
+        return min(MOST_WORK, self.arrivals * self.work_per_request)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampleWindow:
+    """Rows of ticks, oldest first. Adding a tick gives a new one; only the verdict on that tick is noted later."""
+
+    rows: Array = field(default_factory=lambda: np.zeros((0, WIDTH)))
+    buckets: Buckets = NO_BUCKETS
+    """That hold the SLO's bounds, as last read."""
+    _slices: dict[float, Slice] = field(default_factory=dict, init=False, repr=False)
+    """By their seconds: a decision asks for the same few ten times."""
+
+    def __eq__(self, other: object) -> bool:
+        """As of any value; what is not known equals what is not known."""
+        if not isinstance(other, SampleWindow):
+            return NotImplemented
+        return self.buckets == other.buckets and np.array_equal(self.rows, other.rows, equal_nan=True)
+
+    __hash__ = None  # type: ignore[assignment]  # as of any value that holds an array
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Array, Buckets]]:
+        """Without the slices."""
+        return type(self), (self.rows, self.buckets)
+
+    def add(self, *, now: float, span: float, ready: float, delta: CounterDelta) -> SampleWindow:
+        """Append a tick of `span` seconds; ticks older than twenty minutes go."""
+        gauges = [_or_nan(each) for each in (delta.waiting, delta.gateway, delta.running)]
+        row = (now, span, ready, delta.covered, *delta.sums, *gauges, *NO_VERDICT)
+        kept = self.rows[self.rows[:, AT].searchsorted(now - KEPT_SECONDS, "right") :][-(KEPT_TICKS - 1) :]
+        buckets = delta.buckets if delta.coverage > 0.0 else self.buckets
+        client = self.buckets.client if delta.client is None else delta.client.layout
+        return SampleWindow(np.concatenate((kept, [row])), buckets._replace(client=client))
+
+    def note(self, misses: Misses, *, load: float, work: float) -> None:
+        """Note the last tick's requests, those late, offered load and work; no slice sums them."""
+        self.rows[-1, LOAD:] = load, work, misses.requests, misses.late
+
+    def judged_anew(self, misses: Sequence[Misses]) -> SampleWindow:
+        """The same with each tick's requests, and those late."""
+        rows = self.rows.copy()
+        rows[:, [JUDGED, LATE]] = [(tick.requests, tick.late) for tick in misses]
+        return SampleWindow(rows, self.buckets)
+
+    def in_other_units(self, ratio: float) -> SampleWindow:
+        """The same where what was work of 1 is work of `ratio`."""
+        rows = self.rows.copy()
+        rows[:, [LOAD, WORK]] = np.minimum(rows[:, [LOAD, WORK]] * ratio, MOST_WORK)
+        return SampleWindow(rows, self.buckets)
+
+    def load_of(self, work: float) -> float:
+        """Load that `work` is to the fleet of the last tick; one that turned Ready late in it is part of a replica."""
+        return work / max(float(self.rows[-1, READY]), LEAST_READY)
+
+    def last(self, seconds: float) -> Slice:
+        """The ticks of the last `seconds`, up to the last tick."""
+        window = self._slices.get(seconds)
+        if window is None:
+            at = self.rows[:, AT]
+            begin = at.searchsorted(at[-1] - seconds + 1e-6, "right") if len(at) else 0
+            window = self._slices[seconds] = Slice(self.rows[begin:])
+        return window
+
+    def lengths(self, interval: float, params: Params) -> tuple[float, float]:
+        """Mean prompt tokens of a request, and steps that decode it, where scrapes come every `interval` seconds.
+
+        Both from ten minutes; the prompt leans towards the rate window, since prompt tokens are counted in the same
+        instant as the request's first token, while decoding trails it by the request's whole life.
+        """
+        recent, longer = self.last(rate_window(interval, params)), self.last(params.mean_window)
+        requests = longer.first_tokens.total
+        if requests <= 0.0:
+            return 0.0, 0.0
+        usual = longer.computed_prompts / requests
+        count = recent.first_tokens.total
+        prompt = (recent.computed_prompts + PROMPT_INERTIA * usual) / (count + PROMPT_INERTIA)
+        return prompt, (longer.total(ITL_COUNT) + requests) / requests
+
+    def tokens_a_step(self, params: Params) -> float:
+        """Tokens that a step yields for each request; at least 1."""
+        window = self.last(params.mean_window)
+        steps = window.total(ITL_COUNT) + window.first_tokens.total
+        return max(1.0, window.total(GENERATED) / steps) if steps > 0.0 else 1.0
+
+    def demand(self, step: StepTime, interval: float, params: Params) -> Demand | None:
+        """What arrives now; None where too little was covered to tell."""
+        window = self.last(rate_window(interval, params))
+        served, queued, rejected = (window.rate(figure) for figure in (BEGUN, QUEUED, REJECTED))
+        if served is None or queued is None or rejected is None:
+            return None
+        # The gateway's queue before the window's first tick is in the row before it.
+        since = Slice(self.rows[-len(window.rows) - 1 :])
+        seconds = window.seconds if len(since.rows) > len(window.rows) else float(window.rows[1:, SPAN].sum())
+        held = since.change_of(GATEWAY) / seconds if seconds > 0.0 else 0.0
+        prompt, steps = self.lengths(interval, params)
+        waiting = window.rows[-1, WAITING]
+        return Demand(
+            arrivals=max(0.0, served + queued + held + rejected),
+            prompt=prompt,
+            steps=steps,
+            work_per_request=step.work(prompt, steps),
+            queued=0.0 if np.isnan(waiting) else float(waiting),
+        )
+
+    @property
+    def arriving(self) -> float:
+        """Requests/s that were served in the last twenty minutes, over the pool; 0 where that is not known."""
+        return self.last(KEPT_SECONDS).rate(BEGUN) or 0.0
+
+    @property
+    def worked(self) -> bool:
+        """Whether any engine worked in the last tick, as far as could be read."""
+        last = Slice(self.rows[-1:])
+        return last.covered <= 0.0 or any(last.total(figure) > 0.0 for figure in (BEGUN, ITL_COUNT, GENERATED))
+
+    def usual(self, params: Params) -> float:
+        """Mean work of the last ten minutes, in replicas kept busy."""
+        work = self.last(params.mean_window).known(WORK)
+        return float(work.sum()) / len(work) if len(work) else 0.0
+
+    def silent(self, params: Params) -> bool:
+        """Whether no request was seen to begin in the last five minutes. By less than that bursts of code are apart."""
+        return self.last(params.recent_window).total(BEGUN) == 0.0
+
+    def idle(self, params: Params) -> bool:
+        """Whether it is certain that no request came, waited or ran in the idle window."""
+        window = self.last(params.idle_window)
+        counted = sum(window.total(figure) for figure in (BEGUN, ITL_COUNT, GENERATED, REJECTED))
+        if counted != 0.0 or window.seconds < SEEN * params.idle_window:
+            return False
+        ready = float((window.rows[:, READY] * window.rows[:, SPAN]).sum())
+        seen = 0.0 < SEEN * ready <= window.covered
+        # Gauges are believed for so long after the last thing that moved.
+        shown = self.last(params.idle_window - params.stands_still)
+        return seen and shown.highest(WAITING) == 0.0 and shown.highest(RUNNING) == 0.0
+
+
+def rate_window(interval: float, params: Params) -> float:
+    """Seconds over which rates are taken, where scrapes come every `interval`."""
+    return max(params.rate_window, RATE_SCRAPES * interval)
+
+
+@dataclass(frozen=True, eq=False)
+class Slice:
+    """Some ticks in a row."""
+
+    rows: Array
+
+    @cached_property
+    def _sums(self) -> list[float]:
+        """Of each column, at once: a decision asks for forty."""
+        sums: list[float] = self.rows.sum(axis=0).tolist()
+        return sums
+
+    @property
+    def seconds(self) -> float:
+        """Their length."""
+        return self._sums[SPAN]
+
+    @property
+    def covered(self) -> float:
+        """Replica-seconds whose counters were seen."""
+        return self._sums[COVERED]
+
+    @cached_property
+    def ready(self) -> float:
+        """Mean number of ready replicas, over the ticks in which anything was covered.
+
+        A tick without a ready replica, or without a scrape, saw no traffic at all: it is not a tick without demand.
+        """
+        seen = self.rows[self.rows[:, COVERED] > 0.0]
+        seconds = float(seen[:, SPAN].sum())
+        return float((seen[:, READY] * seen[:, SPAN]).sum()) / seconds if seconds else 0.0
+
+    def total(self, figure: int) -> float:
+        """Of one of the sums, over the replicas that were seen."""
+        return self._sums[SUMS + figure]
+
+    @property
+    def totals(self) -> list[float]:
+        """Of all figures of a sample."""
+        return self._sums[SUMS : SUMS + FIGURES]
+
+    @property
+    def computed_prompts(self) -> float:
+        """Prompt tokens that had to be computed: what the prefix cache supplied costs no time."""
+        return max(0.0, self.total(PROMPTS) - self.total(CACHED))
+
+    def rate(self, figure: int) -> float | None:
+        """Per second and over the whole pool; None where nothing was covered."""
+        return self.total(figure) / self.covered * self.ready if self.covered > 0.0 else None
+
+    def known(self, column: int) -> Array:
+        """The values of a column, without those that are not known."""
+        values = self.rows[:, column]
+        return values[~np.isnan(values)]
+
+    @property
+    def misses(self) -> Misses:
+        """Requests that were judged tick by tick, and those late."""
+        verdicts = self.rows[:, [JUDGED, LATE]]
+        verdicts[np.isnan(verdicts)] = 0.0
+        return Misses(*verdicts.sum(axis=0).tolist())
+
+    def change_of(self, column: int) -> float:
+        """Last value minus first of a gauge column; 0 where either is missing."""
+        values = self.known(column)
+        return float(values[-1] - values[0]) if len(values) > 1 else 0.0
+
+    def highest(self, column: int) -> float | None:
+        """Largest known value of a column."""
+        values = self.known(column)
+        return float(values.max()) if len(values) else None
+
+    def highest_load(self) -> float:
+        """Largest work per ready replica, queues left aside; 0 where none is known."""
+        return float(np.fmax.reduce(self.rows[:, WORK] / np.maximum(self.rows[:, READY], LEAST_READY), initial=0.0))
+
+    def highest_offered(self) -> float:
+        """Largest load, queues included; 0 where none is known."""
+        return float(np.fmax.reduce(self.rows[:, LOAD], initial=0.0))
+
+    @cached_property
+    def first_tokens(self) -> LatencyCount:
+        """TTFT observations, split at the SLO's bound."""
+        return LatencyCount.split(*map(self.total, (TTFT_COUNT, TTFT_LOWER, TTFT_UPPER)))
+
+    @cached_property
+    def client_first_tokens(self) -> LatencyCount:
+        """The client's TTFT, likewise; none where the SLO is not judged at the gateway."""
+        return LatencyCount.split(*map(self.total, (CLIENT_COUNT, CLIENT_LOWER, CLIENT_UPPER)))
+
+    @cached_property
+    def finished(self) -> LatencyCount:
+        """TPOT observations, likewise."""
+        return LatencyCount.split(*map(self.total, (TPOT_COUNT, TPOT_LOWER, TPOT_UPPER)))
+
+
+def _or_nan(reading: Reading) -> float:
+    return np.nan if isinstance(reading, Unknown) else reading
+
+
+LEAST_REQUESTS = 20.0
+"""In twenty minutes, below which they do not tell what is usual."""
+
+
+def usual(window: SampleWindow, step: Callable[[], StepTime | None]) -> Usual:
+    """Of the last twenty minutes. `step`: as learned; None while it is not known."""
+    kept = window.last(KEPT_SECONDS)
+    if not len(kept.rows):
+        return NOTHING_USUAL
+
+    def most_running() -> float:
+        most = kept.highest(RUNNING)
+        return math.inf if most is None else most
+
+    requests = kept.total(TTFT_COUNT) if kept.covered > 0.0 else 0.0
+    return Usual(
+        kept.totals,
+        requests if requests >= LEAST_REQUESTS else 0.0,
+        kept.covered,
+        most_running,
+        step,
+    )

@@ -1,0 +1,34 @@
+"""Times, replicas and names as sentences have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def span(seconds: float) -> str:
+    """A time in a few characters."""
+    if seconds < 120.0:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60.0:.0f} min" if seconds < 7200.0 else f"{seconds / 3600.0:.1f} h"
+
+
+def clock(at: float) -> str:
+    """A Unix time as a person reads it, in UTC."""
+    return f"{np.datetime64(int(at // 60), 'm')}".replace("T", " ") + " UTC"
+
+
+def shown(replicas: float) -> str:
+    """As sentences have it: parts of a replica where the pool has several targets."""
+    return f"{replicas:.3g}" if replicas % 1.0 else f"{replicas:.0f}"
+
+
+MOST_NAMED = 4
+"""Pools named in a sentence."""
+
+
+def listed(pools: Sequence[str]) -> str:
+    """The first of these pools, as a sentence has them, and how many more there are."""
+    rest = len(pools) - MOST_NAMED
+    return ", ".join(pools[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")

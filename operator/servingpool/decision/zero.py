@@ -1,0 +1,199 @@
+"""What the gateway shows of demand for a pool that may go to zero, and what outlasts the time at zero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from servingpool.decision.increase import Counts, follow
+from servingpool.decision.observation import Absent, Observation, Reading, Unknown
+from servingpool.decision.params import Params
+from servingpool.decision.pool import Pool
+
+NEVER_ZERO = Unknown("min is at least 1")
+LATE_RETURN = 600.0
+"""Seconds after the first replica turned Ready. Series that come back later do not come back with the replica: the
+gateway was away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """What demand is like while requests come: means over about the last four hours of such time.
+
+    It outlasts nights at zero, in which windows empty and the forecast's mean fades.
+    """
+
+    level: float = 0.0
+    """Work, in replicas kept busy."""
+    prompt: float = 0.0
+    """Tokens of a request that are computed."""
+    steps: float = 0.0
+    """Steps that decode a request."""
+    tokens: float = 1.0
+    """Output tokens of a step for each request."""
+    seconds: float = 0.0
+    """That they rest on."""
+
+    def update(
+        self, *, level: float, prompt: float, steps: float, tokens: float, elapsed: float, params: Params
+    ) -> Busy:
+        """Add a tick in which a request began."""
+        seen = self.seconds + elapsed
+        weight = elapsed / min(seen, params.evidence_memory)
+
+        def mean(before: float, now: float) -> float:
+            return before + (now - before) * weight
+
+        return Busy(
+            mean(self.level, level),
+            mean(self.prompt, prompt),
+            mean(self.steps, steps),
+            mean(self.tokens, tokens),
+            seen,
+        )
+
+    def in_other_units(self, ratio: float) -> Busy:
+        """The same where what was work of 1 is work of `ratio`."""
+        return replace(self, level=self.level * ratio)
+
+
+@dataclass(frozen=True, slots=True)
+class Vanished:
+    """The gateway's series was gone while the fleet was at 0, so the fleet stays above."""
+
+    at: float
+    """Unix time in seconds since when."""
+    gateway: str
+    """That it was: another one is tried anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayDemand:
+    """What the gateway showed of demand so far, of a pool that may go to zero."""
+
+    since: float
+    """Unix time in seconds of the first observation."""
+    gateway: str
+    """That shows it: what another one showed proves nothing."""
+    request_at: float
+    """Likewise, of the last one at which a request came, waited or ran, or may have."""
+    known_at: float | None = None
+    """Likewise, of the last one at which the gateway told; None before."""
+    counted: Counts | None = None
+    """`GatewayMetrics.at_zero` then."""
+    arrivals: Counts | None = None
+    """Of the gateway, when they were known last."""
+    zero_at: float | None = None
+    """Unix time in seconds since when no replica serves because there were to be none; None while one serves."""
+    asked_at: float | None = None
+    """Likewise, of the first request after it."""
+    asked: float = 0.0
+    """Requests, or tries of them, since `zero_at`."""
+    arrived: float = 0.0
+    """Requests since then, where the gateway counts those that meet no engine."""
+    held: float = 0.0
+    """Requests that the gateway holds, as far as it tells."""
+    rested: bool = False
+    """No request was seen since there were to be no replicas, whether some serve now or not."""
+    unknown: str | None = None
+    """Why the gateway did not tell at the last observation."""
+
+    def unknown_for(self, now: float) -> float:
+        """Seconds for which demand has not been known; 0 where it is."""
+        if self.unknown is None:
+            return 0.0
+        return now - (self.since if self.known_at is None else self.known_at)
+
+    def idle_for(self, now: float) -> Reading:
+        """Seconds without a request."""
+        return now - self.request_at if self.unknown is None else Unknown(self.unknown)
+
+
+class Engines(NamedTuple):
+    """What the ready replicas showed since the last observation."""
+
+    unknown: str | None
+    """Why not all of them are known; None where they are."""
+    busy: bool
+    """A request began, waited or ran."""
+
+
+def updated(
+    demand: GatewayDemand | None, observation: Observation, engines: Engines, pool: Pool, now: float
+) -> GatewayDemand:
+    """The demand with one observation, of a pool that may go to zero."""
+    first = demand is None or demand.gateway != pool.gateway
+    if demand is None or first:
+        demand = GatewayDemand(since=now, gateway=pool.gateway, request_at=now)
+    told, arrivals, queue = observation.gateway.at_zero, observation.gateway.arrivals, observation.gateway.queue
+    counted, came = _followed(demand.counted, told, now)
+    all_arrivals, arrived = _followed(demand.arrivals, arrivals, now)
+    held = 0.0 if isinstance(queue, Unknown) else queue
+    serves = observation.requested > 0 and bool(observation.ready)
+    unknown = told.reason if isinstance(told, Unknown) else None
+    if unknown is None and serves:
+        unknown = engines.unknown
+    # Within a long gap a request may have come and gone.
+    gap = now - (demand.since if demand.known_at is None else demand.known_at) > pool.params.longest_gap
+    awaited = not serves and observation.requested > 0
+    request = came > 0.0 or held > 0.0 or (serves and engines.busy)
+    request_at = now if request or first or gap or awaited else demand.request_at
+    asked, zero_at = demand.asked, demand.zero_at
+    if serves:
+        zero_at, asked, arrived_since, asked_at = None, 0.0, 0.0, None
+    else:
+        zero_at = now if zero_at is None and observation.requested == 0 else zero_at
+        at_zero = zero_at is not None
+        asked, arrived_since = (asked + came, demand.arrived + arrived) if at_zero else (0.0, 0.0)
+        asked_at = demand.asked_at or (now if at_zero and (came > 0.0 or held > 0.0) else None)
+        if observation.requested == 0 and now - request_at >= (pool.idle_after or 0.0):
+            # Nothing was ordered, as in Paused, and whoever asked waits no more.
+            asked, arrived_since, asked_at = 0.0, 0.0, None
+    return GatewayDemand(
+        since=demand.since,
+        gateway=demand.gateway,
+        request_at=request_at,
+        known_at=now if unknown is None else demand.known_at,
+        counted=counted,
+        arrivals=all_arrivals,
+        zero_at=zero_at,
+        asked_at=asked_at,
+        asked=asked,
+        arrived=arrived_since,
+        held=held,
+        rested=(demand.rested or observation.requested == 0) and not request,
+        unknown=unknown,
+    )
+
+
+def _followed(before: Counts | None, count: Reading, now: float) -> tuple[Counts | None, float]:
+    """What the gateway had counted when it was known last, and what came since the time before."""
+    if isinstance(count, Unknown):
+        return before, 0.0
+    latest, rise = follow(before, Counts(now, (count,)))
+    return latest, 0.0 if rise is None else rise.figures[0]
+
+
+def vanished(
+    before: Vanished | None,
+    was: GatewayDemand | None,
+    demand: GatewayDemand | None,
+    observation: Observation,
+    pool: Pool,
+    now: float,
+) -> Vanished | None:
+    """Whether the gateway's series goes with the last replica; `was` is the demand one observation ago.
+
+    It is believed once the series was gone for long at 0 replicas, and not of a gateway that was away: its series come
+    back before a replica is Ready, or long after.
+    """
+    if demand is None or (before is not None and before.gateway != pool.gateway):
+        return None
+    gone = isinstance(observation.gateway.at_zero, Absent) and observation.requested == 0
+    if before is None and gone and demand.unknown_for(now) > pool.params.longest_gap:
+        return Vanished(now - demand.unknown_for(now), pool.gateway)
+    returned = was is not None and was.unknown is not None and demand.unknown is None
+    if before is not None and returned:
+        ready = [one.ready_for or 0.0 for one in observation.ready]
+        return before if ready and max(ready) < LATE_RETURN else None
+    return before

@@ -1,0 +1,292 @@
+"""GPU budgets over all rounds: who shares which, who may order how much, and a check before each write.
+
+Pools of different Prometheus backends are decided in different rounds. So what each wants is kept from its last
+decision, and what each holds is read from the cluster whenever it matters.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+
+from servingpool.adapters.cluster.devices import ClaimTemplates
+from servingpool.adapters.cluster.objects import Key, TargetKey
+from servingpool.adapters.cluster.scale import TargetReader
+from servingpool.api.gpu_budget import GPUBudget
+from servingpool.catalogue.notes import Note
+from servingpool.decision.observation import Unknown
+from servingpool.gpubudget.ledger import Held, Holdings
+from servingpool.gpubudget.members import Member, Membership
+from servingpool.gpubudget.plans import Allowance, Wanted, claims_in, wanted_by, within
+from servingpool.gpubudget.sharing import Claim, Grant, idle_in, share, spare
+from servingpool.reconcile.collect import Owners, SeenTarget
+from servingpool.reconcile.keep import Orders
+from servingpool.reconcile.plan import PoolPlan, ScaleAction, owners
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class InBudget:
+    """GPUs of one pool under a budget, those of all its targets."""
+
+    held: int
+    """That its pods hold."""
+    due: int
+    """That are its due."""
+    wanted: int
+    """That its decision asks for."""
+
+    def __add__(self, other: InBudget) -> InBudget:
+        """Both together."""
+        return InBudget(self.held + other.held, self.due + other.due, self.wanted + other.wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """One budget as it was shared last."""
+
+    budget: GPUBudget
+    members: tuple[Member, ...]
+    claims: tuple[Claim, ...] = ()
+    grants: Mapping[str, Grant] = field(default_factory=dict)
+    uncounted: tuple[str, str] | None = None
+    """A pool whose GPUs are unknown, and why: it is granted nothing more."""
+    taken: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Pools that it selects and whose targets count in another budget, by that one's name."""
+    departed: frozenset[TargetKey] = frozenset()
+    """Targets whose pools have left it, and of which pods end."""
+    leaving: int = 0
+    """GPUs of these pods."""
+    idle: int = 0
+    """GPUs that are held for pods which have no node, and are not their pool's share."""
+    not_ending: tuple[str, ...] = ()
+    """Pods that should have ended long ago: they hold nothing."""
+    valid: bool = True
+    """False where no valid spec was seen: then it limits no pool."""
+    room: Mapping[TargetKey, int] = field(default_factory=dict)
+    """Replicas of each target that could be ordered now."""
+
+    @property
+    def held(self) -> int | None:
+        """GPUs that all its pools hold, and pods of former ones that end; None where it was never valid."""
+        return self.leaving + sum(claim.held for claim in self.claims) if self.valid else None
+
+    def by_pool(self) -> dict[Key, InBudget]:
+        """What each pool has of it; nothing of one whose GPUs are unknown."""
+        found: dict[Key, InBudget] = {}
+        unknown = {one.key for one in self.members if one.unknown is not None}
+        for one, claim in zip(self.members, self.claims, strict=False):
+            if one.key in unknown:
+                continue
+            share = self.grants[claim.pool].share
+            mine = InBudget(claim.held, share * claim.gpus, claim.wanted * claim.gpus)
+            found[one.key] = found.get(one.key, InBudget(0, 0, 0)) + mine
+        return found
+
+
+class Budgets:
+    """All budgets of the cluster. All happens in the loop's own event loop, so no two orders are checked at once."""
+
+    def __init__(self, targets: TargetReader, templates: ClaimTemplates) -> None:
+        self._cache, self.templates = targets.cache, templates
+        self.orders = Orders(targets.cache)
+        """Of this process, whose GPUs count from the moment they are sent."""
+        self._holdings = Holdings(targets, templates, self.orders)
+        self._membership = Membership(targets.cache, self._holdings)
+        self._wanted: dict[Key, tuple[Wanted, ...]] = {}
+        """Of each pool, of both roles where its targets have roles."""
+        self.latest: dict[str, Shared] = {}
+        """Each as it was shared last, by name."""
+        self._fresh: set[str] = set()
+        """Those that were shared since `settle`."""
+
+    def reported(self) -> dict[str, Shared]:
+        """What is to be reported, by name: also budgets that limit no pool because they were never valid."""
+        unusable = self._membership.unusable.items()
+        return {name: Shared(budget, (), valid=False) for name, budget in unusable} | self.latest
+
+    @property
+    def invalid(self) -> Mapping[str, str]:
+        """What is wrong with budgets that cannot be read, by name."""
+        return self._membership.invalid
+
+    def apply(self, plans: Sequence[PoolPlan], owned: Owners, now: float) -> list[PoolPlan]:
+        """The same plans, cut to what the budgets let their pools order.
+
+        `owned`: for each pool, who owns each of its targets. `now` is Unix time in seconds.
+        """
+        budgets = self._membership.read()
+        if not budgets:
+            return list(plans)
+        touched: set[str] = set()
+        for plan in plans:
+            raw = self._cache.pools.get(plan.meta.key)
+            found = () if raw is None else self._membership.candidates(plan.meta.key, raw)
+            touched |= {one.metadata.name for one in found}
+            if found:
+                self._wanted[plan.meta.key] = tuple(wanted_by(stage, plan.permission) for stage in plan.stages)
+        allowed: dict[Key, dict[TargetKey, Allowance]] = {plan.meta.key: {} for plan in plans}
+        for shared in self._shares(touched, owned, now):
+            for member in shared.members:
+                if member.key in allowed:
+                    allowed[member.key][member.target] = _allowance(shared, member)
+        return [within(plan, allowed[plan.meta.key]) for plan in plans]
+
+    def room(self, key: Key, alike: Sequence[Sequence[SeenTarget]]) -> dict[str, int]:
+        """Replicas to which a pool may grow targets that lie in budgets, by name, where others may be ordered instead.
+
+        A budget without free GPUs is no reason to wait where another target, in another budget or in none, may grow.
+        It does not oscillate: what was ordered elsewhere stays ordered once GPUs are free here, and comes home only for
+        a mix that is cheaper by `Params.worth_moving`; room is counted in GPUs that nobody holds, is due or claims, so
+        that to want them takes nothing from another pool, which would have to take them back. Where no other target may
+        grow, nothing is left out: the claim says all that the pool needs, and others give up what is its due.
+        """
+        if not any(shared.room for shared in self.latest.values()):
+            return {}
+        asked = zip(self._wanted.get(key, ()), alike, strict=False)
+        found = (self._room_of(wanted, targets) for wanted, targets in asked if wanted.acts)
+        return {name: most for each in found for name, most in each.items()}
+
+    def _room_of(self, wanted: Wanted, targets: Sequence[SeenTarget]) -> dict[str, int]:
+        """The same of targets that stand in for each other."""
+        limits: dict[str, int] = {}
+        for one in targets:
+            found = [room for each in self.latest.values() if (room := each.room.get(one.workload.key)) is not None]
+            if found:
+                limits[one.name] = max(one.workload.replicas, min(found))
+        grows = {
+            one.name
+            for one in targets
+            if one.name in wanted.growing
+            and one.workload.replicas < min(one.spec.max, limits.get(one.name, one.spec.max))
+        }
+        return {name: most for name, most in limits.items() if grows - {name}}
+
+    def settle(self, now: float) -> None:
+        """Share those budgets of which no pool was decided, and forget what is gone: a tick ends."""
+        budgets = {one.metadata.name for one in self._membership.read()}
+        self._wanted = {key: each for key, each in self._wanted.items() if key in self._cache.pools}
+        self.latest = {name: each for name, each in self.latest.items() if name in budgets}
+        self._holdings.keep(budgets)
+        if budgets - self._fresh:
+            self._shares(budgets - self._fresh, owners(self._cache.pools), now)
+        self._fresh = set()
+
+    def _shares(self, names: AbstractSet[str], owned: Owners, now: float) -> list[Shared]:
+        """These budgets, shared as of now."""
+        members, taken = self._membership.members(names, owned, now) if names else ({}, {})
+        shared = [
+            self._share(budget, tuple(members.get(name, ())), taken.get(name, {}), now)
+            for budget in self._membership.read()
+            if (name := budget.metadata.name) in names
+        ]
+        self.latest.update((one.budget.metadata.name, one) for one in shared)
+        self._fresh |= names
+        return shared
+
+    def admits(self, plan: PoolPlan, action: ScaleAction) -> bool:
+        """Whether one order of a plan still fits, right before it is sent."""
+        if not action.grows:
+            return True
+        budgets = {one.metadata.name: one for one in self._membership.read()}  # one may be lowered meanwhile
+        for name, shared in self.latest.items():
+            mine = next((one for one in shared.members if one.target == action.target.key), None)
+            budget = budgets.get(name)
+            if mine is None or budget is None:
+                continue
+            own, total = self._look(mine, budget, plan.at), self._leaving(shared, plan.at)
+            if isinstance(own, Unknown):
+                return False
+            for one in shared.members:
+                held = own if one is mine else self._look(one, budget, plan.at)
+                total += one.held.gpus if isinstance(held, Unknown) else held.gpus
+            more = max(0, action.replicas - own.ordered) * own.each
+            # Pods that have no node keep no pool from its floor and its min.
+            spared = shared.idle if action.replicas <= shared.grants[mine.claimed_as].firm else 0
+            if total + more > budget.spec.gpus + spared:
+                log.info("GPUBudget %s is used up meanwhile.", name, extra=plan.meta.log_fields)
+                return False
+        return True
+
+    def ended(self, action: ScaleAction, now: float) -> None:
+        """An order has ended, or was not sent: what was ordered away is seen before anything is ordered again."""
+        for shared in self.latest.values():
+            for one in shared.members:
+                if one.target == action.target.key:
+                    self._look(one, shared.budget, now)
+
+    def _look(self, one: Member, budget: GPUBudget, now: float) -> Held | Unknown:
+        return self._holdings.held(one.target, one.stated, budget, now)
+
+    def _leaving(self, shared: Shared, now: float) -> int:
+        return sum(self._holdings.leaving(shared.budget.metadata.name, each, now) for each in shared.departed)
+
+    def _departed(self, name: str, members: Sequence[Member], now: float) -> frozenset[TargetKey]:
+        """Targets whose pools have left this budget, and of which pods end."""
+        before = self.latest.get(name)
+        known = set() if before is None else before.departed | {one.target for one in before.members}
+        left = known - {one.target for one in members}
+        return frozenset(each for each in left if self._holdings.leaving(name, each, now))
+
+    def _before(self, budget: GPUBudget, members: Sequence[Member]) -> Mapping[str, int]:
+        """GPUs of each pool that were firm until now; of a new leader its share, as the status has it."""
+        known = self.latest.get(budget.metadata.name)
+        if known is not None:
+            return {claim.pool: known.grants[claim.pool].firm * claim.gpus for claim in known.claims}
+        due = {(one.namespace, one.name): one.due or 0 for one in budget.status.pools}
+        # Of a pool with several targets it does not tell which of them has how much.
+        return {one.claimed_as: due.get(one.key, 0) for one in members if len(one.names) == 1}
+
+    def _share(
+        self, budget: GPUBudget, members: tuple[Member, ...], taken: Mapping[str, Sequence[str]], now: float
+    ) -> Shared:
+        lost = {name: tuple(pools) for name, pools in taken.items()}
+        ghosts = tuple(pod for one in members for pod in self._holdings.not_ending(one.target, now))
+        departed = self._departed(budget.metadata.name, members, now)
+        shared = Shared(budget, members, taken=lost, departed=departed, not_ending=ghosts)
+        uncounted = next(((one.claimed_as, one.unknown) for one in members if one.unknown is not None), None)
+        claims = claims_in(budget.spec, members, self._wanted, now)
+        leaving, lending = self._leaving(shared, now), budget.spec.lending
+        grants = share(budget.spec.gpus, claims, lending=lending, leaving=leaving, before=self._before(budget, members))
+        idle = idle_in(claims, {pool: grant.share for pool, grant in grants.items()})
+        shared = replace(shared, claims=claims, grants=grants, leaving=leaving, idle=idle, uncounted=uncounted)
+        if all(len(one.names) == 1 for one in members):
+            return shared  # nothing could be ordered instead
+        return replace(
+            shared, room=_room(shared, spare(budget.spec.gpus, claims, grants, lending=lending, leaving=leaving))
+        )
+
+
+def _room(shared: Shared, free: int) -> dict[TargetKey, int]:
+    """Replicas of each target that could be ordered now, `free` GPUs being nobody's.
+
+    What a pool's own targets give up counts: else it would order elsewhere while their pods end. What other pools give
+    up does not: their pods may take long to end.
+    """
+    parts = [each for each in zip(shared.members, shared.claims, strict=True) if each[1].gpus > 0]
+    leaving: Counter[Key] = Counter()
+    for one, claim in parts:
+        leaving[one.key] += max(0, claim.held - shared.grants[claim.pool].share * claim.gpus)
+    found = {}
+    closed = {one.key for one in shared.members if one.unknown is not None}
+    for one, claim in parts:
+        grant = shared.grants[claim.pool]
+        if one.key in closed:
+            found[one.target] = 0
+            continue
+        due = max(grant.most, min(grant.share, grant.most + leaving[one.key] // claim.gpus))
+        found[one.target] = due + free // claim.gpus
+    return found
+
+
+def _allowance(shared: Shared, member: Member) -> Allowance:
+    """What a budget lets one target order now."""
+    name = shared.budget.metadata.name
+    if member.unknown is not None:
+        return Allowance(None, name, Note.GPUS_UNKNOWN.message(pool=member.claimed_as, why=member.unknown), waits=True)
+    grant = shared.grants[member.claimed_as]
+    return Allowance(grant.most, name, grant.detail, waits=grant.share > grant.most)

@@ -1,0 +1,165 @@
+"""GPUs that the targets of pools hold, over all rounds: as the cluster shows, and what was ordered beyond that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+
+from servingpool.adapters.cluster.devices import ClaimTemplates, Devices
+from servingpool.adapters.cluster.kinds import DEPLOYMENT
+from servingpool.adapters.cluster.objects import Pod, TargetKey, Workload
+from servingpool.adapters.cluster.scale import Fault, TargetReader
+from servingpool.api.gpu_budget import BudgetSpec, GPUBudget
+from servingpool.catalogue.notes import Note
+from servingpool.decision.observation import Unknown
+from servingpool.gpubudget.holding import Holding
+from servingpool.reconcile.keep import Orders
+
+SCHEDULED_WITHIN = 60.0
+"""Seconds after its creation for which a pod without a node counts as one that gets it: schedulers take less."""
+NOTHING = frozenset({Fault.UNKNOWN_KIND, Fault.NO_SCALE, Fault.NO_TARGET})
+"""Faults of targets that have no pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One target under one budget."""
+
+    gpus: int
+    """That its pods hold."""
+    each: int
+    """GPUs of a replica."""
+    ordered: int
+    placed: int = 0
+    """Replicas of them that have a node, or were just made."""
+
+
+class Holdings:
+    """What each target holds. It begins with what the cluster shows, as after a change of the leader."""
+
+    def __init__(self, targets: TargetReader, templates: ClaimTemplates, orders: Orders) -> None:
+        self._targets, self._cache, self._templates, self._orders = targets, targets.cache, templates, orders
+        self._holdings: dict[tuple[str, TargetKey], Holding] = {}
+        """By budget and target: each budget counts GPUs of its own."""
+
+    def held(self, key: TargetKey, stated: int | None, budget: GPUBudget, now: float) -> Held | Unknown:
+        """What a target holds of a budget's GPUs.
+
+        `stated`: GPUs of a replica, as the pool says. `now` is Unix time in seconds.
+        """
+        known_as = budget.metadata.name, key
+        workload, before = self._cache.workload(key), self._holdings.get(known_as, Holding())
+        namespace, spec = key.namespace, budget.spec
+
+        def runs(uid: str) -> bool:
+            return self._cache.runs(namespace, uid, now)
+
+        if workload is None:
+            fault = self._targets.fault(key)
+            if fault.fault not in NOTHING:
+                return Unknown(Note.TARGET_NOT_READ.message(fault=fault.detail or fault.fault.value))
+            gone = before.gone(runs)
+            self._remember(known_as, gone)
+            return Held(gone.gpus, 0, 0)
+        each = self.of_replica(workload, stated, spec)
+        if isinstance(each, Unknown):
+            return each
+        of_pod = math.ceil(each / workload.size)  # where the pods themselves tell nothing
+
+        def gpus(pod: Pod) -> int | Unknown:
+            if _elsewhere(pod.nodes, spec):
+                return 0
+            found = self._asked(namespace, pod.devices, spec)
+            return max(found, of_pod) if found == 0 and stated is not None and not _tells(pod.devices) else found
+
+        standing = [{pod.uid: gpus(pod) for pod in pods} for pods in self._cache.replicas(workload)]
+        draining = {pod.uid: gpus(pod) for pod in self._cache.draining(workload) if runs(pod.uid)}
+        known: list[dict[str, int]] = []
+        for pods in (*standing, draining):
+            unknown = next((found for found in pods.values() if isinstance(found, Unknown)), None)
+            if unknown is not None:
+                return unknown
+            known.append({uid: found for uid, found in pods.items() if not isinstance(found, Unknown)})
+        ordered = max(workload.replicas, self._orders.most(workload, now))
+        seen = before.seen(ordered, known[:-1], each, workload.size, runs, known[-1], now)
+        self._remember(known_as, seen)
+        return Held(seen.gpus, each, ordered, self._placed(workload, now))
+
+    def assumed(self, key: TargetKey, stated: int | None, largest: int, budget: GPUBudget, now: float) -> Held:
+        """What a target is assumed to hold whose GPUs are unknown: of pods that have a node, and no others.
+
+        A replica counts as what the pool says, or as the `largest` that is known of another pool of the budget.
+        """
+        workload, each = self._cache.workload(key), stated or largest
+        if workload is None:
+            before = self._holdings.get((budget.metadata.name, key), Holding())
+            return Held(before.gone(lambda uid: self._cache.runs(key.namespace, uid, now)).gpus, each, 0)
+        placed, of_pod = self._placed(workload, now), math.ceil(each / workload.size)
+        going = sum(self._cache.runs(key.namespace, pod.uid, now) for pod in self._cache.draining(workload))
+        return Held(placed * each + going * of_pod, each, placed, placed)
+
+    def _placed(self, workload: Workload, now: float) -> int:
+        """Replicas that have a node, or were just made."""
+        return sum(
+            any(pod.placed or now - pod.created_at < SCHEDULED_WITHIN for pod in pods)
+            for pods in self._cache.replicas(workload)
+        )
+
+    def leaving(self, budget: str, key: TargetKey, now: float) -> int:
+        """GPUs of a target's pods that end, though its pool has left the budget. What stands goes with the pool."""
+        # Pods of a Deployment that was deleted are not marked at once. Other kinds are not read without a pool.
+        deleted = key.sort == DEPLOYMENT and self._cache.workload(key) is None
+        ends = self._cache.runs if deleted else self._cache.drains
+        gone = self._holdings.get((budget, key), Holding()).gone(lambda uid: ends(key.namespace, uid, now))
+        if not gone.pods:
+            self._holdings.pop((budget, key), None)
+        return gone.gpus
+
+    def not_ending(self, key: TargetKey, now: float) -> list[str]:
+        """Pods of a target that their nodes should have ended long ago, and that therefore hold nothing."""
+        workload = self._cache.workload(key)
+        pods = () if workload is None else self._cache.draining(workload)
+        return sorted(
+            f"{key.namespace}/{pod.name}" for pod in pods if not self._cache.runs(key.namespace, pod.uid, now)
+        )
+
+    def keep(self, budgets: Container[str]) -> None:
+        """Forget what targets held of any other budget."""
+        self._holdings = {known_as: each for known_as, each in self._holdings.items() if known_as[0] in budgets}
+
+    def of_replica(self, workload: Workload, stated: int | None, budget: BudgetSpec) -> int | Unknown:
+        """GPUs of one replica; 0 where it uses none of the budget's."""
+        if workload.nodes and all(_elsewhere(nodes, budget) for nodes in workload.nodes):
+            return 0
+        if workload.devices is None:
+            return stated or Unknown(Note.NO_GPUS_STATED.message())
+        found = self._asked(workload.key.namespace, workload.devices, budget)
+        if isinstance(found, Unknown) or found > 0 or _tells(workload.devices):
+            return found
+        return stated or 0
+
+    def _asked(self, namespace: str, devices: Devices, budget: BudgetSpec) -> int | Unknown:
+        claimed: int | Unknown = 0
+        if devices.templates or devices.shared is not None:
+            claimed = self._templates.count(namespace, devices, budget.device_class_name)
+        amount = devices.amount(budget.resource_name)
+        if isinstance(claimed, Unknown) or isinstance(amount, Unknown):
+            return claimed if isinstance(claimed, Unknown) else amount
+        return claimed + amount
+
+    def _remember(self, key: tuple[str, TargetKey], holding: Holding) -> None:
+        if holding.pods or holding.ordered or holding.leaving:
+            self._holdings[key] = holding
+        else:
+            self._holdings.pop(key, None)
+
+
+def _tells(devices: Devices) -> bool:
+    """Whether pods ask for any device: then what the pool says is of another one."""
+    return bool(devices.resources or devices.templates or devices.unreadable)
+
+
+def _elsewhere(nodes: Mapping[str, str], budget: BudgetSpec) -> bool:
+    """Whether a pod with this node selector cannot land on a node of the budget."""
+    return any(nodes.get(key, value) != value for key, value in budget.node_selector.items())

@@ -1,0 +1,288 @@
+"""From plans to claims, one for each target of each pool; and what the grants leave of the plans."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from servingpool.adapters.cluster.objects import Key, TargetKey
+from servingpool.api.gpu_budget import BudgetSpec
+from servingpool.decision.decision import BudgetCut, Decision, Part, moves, share_of, verdict_of_parts
+from servingpool.decision.observation import Unknown
+from servingpool.decision.roles import DECODE, PREFILL
+from servingpool.gpubudget.claims import PoolNeed, TargetNeed, claims_of, standing
+from servingpool.gpubudget.members import Member
+from servingpool.gpubudget.sharing import Claim
+from servingpool.reconcile.plan import PoolPlan, ScalePermission, StagePlan, with_decisions
+
+STALE = 90.0
+"""Seconds, six ticks, after which a pool counts as one that nobody scales: it was not decided on since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the last decision on a stage of a pool asks for."""
+
+    need: PoolNeed
+    max_change: float
+    acts: bool
+    at: float
+    """Unix time in seconds."""
+    growing: frozenset[str] = frozenset()
+    """Its targets that may be ordered more of, were it not for a budget."""
+
+
+def wanted_by(plan: StagePlan, permission: ScalePermission) -> Wanted:
+    """What a stage's plan asks for."""
+    decision, step = plan.decision, plan.seen.pool.spec.behavior.max_change_per_step
+    return Wanted(
+        need_of(plan),
+        float("inf") if step is None else float(step),
+        permission.act,
+        decision.at,
+        frozenset(part.target for part in decision.parts if part.stuck is None and part.speed != 0.0),
+    )
+
+
+def claims_in(
+    budget: BudgetSpec, members: Sequence[Member], wanted: Mapping[Key, tuple[Wanted, ...]], now: float
+) -> tuple[Claim, ...]:
+    """The claim of each member, in their order. `wanted`: what pools asked for last.
+
+    A pool with GPUs that are unknown keeps what it is assumed to hold, and orders nothing.
+    """
+    found = {one.target: _standing(one) for one in members}
+    unknown = {one.key for one in members if one.unknown is not None}
+    pools: defaultdict[Key, list[Member]] = defaultdict(list)
+    for one in members:
+        pools[one.key].append(one)
+    for key, parts in pools.items():
+        asked = [
+            each for each in wanted.get(key, ()) if each.acts and abs(now - each.at) < STALE and key not in unknown
+        ]
+        claims, floor = {one.name: found[one.target] for one in parts}, budget.floor(*key)
+        if parts[0].names == {name for each in asked for name in each.need.targets}:
+            claims = _of_pool("/".join(key), asked, claims, floor)
+        else:  # nobody scales it, or it has other targets now: it keeps what it has until the next decision
+            claims = {name: replace(one, fixed=True) for name, one in standing(floor, claims).items()}
+        found |= {one.target: claims[one.name] for one in parts}
+    return tuple(found[one.target] for one in members)
+
+
+def _standing(one: Member) -> Claim:
+    held = one.held
+    return Claim(
+        one.claimed_as,
+        held.each,
+        held.ordered,
+        held.gpus,
+        held.ordered,
+        None,
+        priority=one.priority,
+        placed=held.placed,
+    )
+
+
+def _of_pool(pool: str, asked: Sequence[Wanted], claims: Mapping[str, Claim], floor: int) -> dict[str, Claim]:
+    """A pool's claims by target. `asked`: its last decisions, one for each stage."""
+    own = [
+        (each.need, {name: claim for name, claim in claims.items() if name in each.need.targets}, each.max_change)
+        for each in asked
+    ]
+    found: dict[str, Claim] = {}
+    # A role with a target outside the budget may get its replicas there.
+    paired = len(own) > 1 and all(
+        need.targets.keys() == each.keys() and all(one.gpus > 0 for one in each.values()) for need, each, _ in own
+    )
+    roles = ((pool, PREFILL), (pool, DECODE)) if paired else (("", ""),) * len(own)
+    for (need, each, step), share, (pair, role) in zip(own, _floors(floor, own), roles, strict=True):
+        made = claims_of(need, share, each) if each else {}  # all of a role may lie outside the budget
+        found |= {name: replace(one, max_change=step, pair=pair, role=role) for name, one in made.items()}
+    return found
+
+
+def _floors(floor: int, stages: Sequence[tuple[PoolNeed, Mapping[str, Claim], float]]) -> list[int]:
+    """A pool's floor in GPUs, for prefill and decode as each asks for GPUs: one is worth nothing without the other.
+
+    In whole replicas of prefill: else the floor would lose one where it is cut in two.
+    """
+    gpus = [sum(need.targets[name].wanted * one.gpus for name, one in own.items()) for need, own, _ in stages]
+    sizes = [
+        min((one.gpus for name, one in own.items() if one.gpus * need.targets[name].wanted > 0), default=0)
+        for need, own, _ in stages
+    ]
+    if len(sizes) == 1:
+        return [floor]
+    prefill, decode = sizes
+    share = floor * gpus[0] // max(1, sum(gpus))
+    if min(sizes) > 0 and prefill + decode <= floor:  # at least a replica of each
+        share = min(max(share, prefill), floor - decode)
+    share -= share % max(1, prefill)
+    return [share, floor - share]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Capacities of one plan's parts, in replicas of the reference target."""
+
+    worth: Mapping[str, float]
+    """Of a replica of each target, as the core counted it."""
+    delivered: Mapping[str, int]
+    """Replicas that are Ready or load on a node, of each target that is absent."""
+    needed: float
+    """What the decision asks for."""
+
+    @classmethod
+    def of(cls, plan: StagePlan) -> Measure:
+        """For this plan."""
+        decision = plan.decision
+        worth = {part.target: part.weight for part in decision.parts}
+        delivered = {part.target: part.delivered for part in decision.parts if part.absent}
+        measure = cls(worth, delivered, 0.0)
+        needed = decision.capacity
+        return replace(measure, needed=measure.of_parts(decision.parts) if isinstance(needed, Unknown) else needed)
+
+    def of_parts(self, parts: Iterable[Part]) -> float:
+        """What these parts serve, without what never comes."""
+        counts = {part.target: min(part.replicas, self.delivered.get(part.target, part.replicas)) for part in parts}
+        return math.fsum(self.worth[name] * count for name, count in counts.items())
+
+
+def need_of(plan: StagePlan) -> PoolNeed:
+    """What a stage's plan needs."""
+    decision, measure = plan.decision, Measure.of(plan)
+    targets = {
+        part.target: TargetNeed(part.replicas, part.weight, part.base, measure.delivered.get(part.target))
+        for part in decision.parts
+    }
+    most = math.ceil(math.fsum(one.wanted * one.weight for one in targets.values()))
+    return PoolNeed(
+        targets,
+        misses=misses_of(decision, most, plan.seen.pool.spec.slo.attainment_share),
+        capacity=measure.needed,
+        least=least_of(plan),
+        gpus=next(one.gpus for one in plan.seen.targets if one.name == plan.learned.reference),
+    )
+
+
+def least_of(plan: StagePlan) -> int:
+    """The min in force, not what goes with replicas of the other role. At 0 the first replica ranks with the mins."""
+    decision = plan.decision
+    least = decision.bounds.least
+    own = least.replicas if least.beside is None else plan.seen.pool.spec.min
+    return max(own, min(1, decision.replicas))
+
+
+def misses_of(decision: Decision, replicas: int, attainment: float) -> tuple[float, ...] | None:
+    """Expected misses with 0, 1, ... this many replicas and beyond, over those that the SLO allows."""
+    if decision.course is None:
+        return None
+    return tuple(each / (1.0 - attainment) for each in decision.course.beyond(replicas))
+
+
+class Allowance(NamedTuple):
+    """What a budget lets one target order."""
+
+    most: int | None
+    """Replicas; None for those that are ordered now, because the budget is closed."""
+    budget: str
+    """Name of the budget."""
+    detail: str
+    """Why it is no more; empty where it is all that is wanted."""
+    waits: bool = False
+    """Some are its due, and their GPUs are not free yet; or its due is unknown."""
+
+
+def within(plan: PoolPlan, allowed: Mapping[TargetKey, Allowance]) -> PoolPlan:
+    """A plan within the budgets of its targets. What is only recommended is not cut: it orders nothing."""
+    if not allowed or not plan.permission.act:
+        return plan
+    cut = [_cut(stage, allowed) for stage in plan.stages]
+    beside = zip(plan.stages, reversed(plan.stages), reversed(cut), strict=True)
+    left = [_cut(_beside(stage, other, decision), allowed) for stage, other, decision in beside]
+    return with_decisions(plan, _awake_together(plan, left, allowed))
+
+
+def _awake_together(
+    plan: PoolPlan, decisions: Sequence[Decision], allowed: Mapping[TargetKey, Allowance]
+) -> Sequence[Decision]:
+    """No stage has replicas where the other gets none: it would hold GPUs and serve nothing.
+
+    A stage that waits for GPUs, or may be ordered elsewhere, keeps the other as it is.
+    """
+    asleep = [stage for stage, decision in zip(plan.stages, decisions, strict=True) if decision.replicas == 0]
+    if not asleep or len(asleep) == len(decisions):
+        return decisions
+    places = [allowed.get(one.workload.key) for stage in asleep for one in stage.seen.targets]
+    full = next((one for one in places if one is not None and not one.most), None)
+    if full is None:
+        return decisions
+    # Nothing stands in for a target's own min.
+    elsewhere = plan.seen.pool.spec.goes_to_zero and any(one is None or one.most for one in places)
+    most = None if elsewhere or any(one is not None and one.waits for one in places) else 0
+    closed = {one.workload.key: full._replace(most=most) for one in plan.seen.targets}
+    stages = zip(plan.stages, decisions, strict=True)
+    return [_cut(replace(stage, decision=decision), closed) for stage, decision in stages]
+
+
+def _beside(stage: StagePlan, other: StagePlan, left: Decision) -> StagePlan:
+    """A stage's plan, raised for no more than budgets have `left` of the `other`."""
+    if left is other.decision or stage.beside is None:
+        return stage
+    return replace(stage, decision=stage.beside(left.replicas))
+
+
+def _cut(plan: StagePlan, allowed: Mapping[TargetKey, Allowance]) -> Decision:
+    """What budgets leave of a stage, target by target."""
+    before, places = plan.decision.parts, {one.name: allowed.get(one.workload.key) for one in plan.seen.targets}
+    after = [_within(part, places[part.target]) for part in before]
+    if after == list(before):
+        return plan.decision
+    measure = Measure.of(plan)
+    _in_steps(after, before, plan.seen.pool.spec.behavior.max_change_per_step)
+    _keep_what_serves(after, before, measure)
+    cuts: list[BudgetCut] = []
+    for at, (part, whole) in enumerate(zip(after, before, strict=True)):
+        place = places[part.target]
+        if place is not None and part.replicas < whole.replicas:
+            left = measure.of_parts([*after[: at + 1], *before[at + 1 :]])
+            cuts.append(BudgetCut(part.target, part.replicas, place.budget, place.detail, left))
+    parts = tuple(after)
+    if parts == before:
+        return plan.decision
+    moved = moves(parts, plan.learned.reference)
+    return plan.decision.within_budgets(parts, verdict_of_parts(parts), moved, measure.needed, cuts)
+
+
+def _within(part: Part, place: Allowance | None) -> Part:
+    if place is None:
+        return part
+    return part._replace(replicas=min(part.replicas, part.requested if place.most is None else place.most))
+
+
+def _in_steps(after: list[Part], before: Sequence[Part], step: int | None) -> None:
+    """Budgets and decision together remove no more replicas than the pool may lose at once."""
+    beyond = sum(max(0, part.requested - part.replicas) for part in after) - (math.inf if step is None else step)
+    for at, whole in enumerate(before):
+        taken = min(whole.requested, whole.replicas) - after[at].replicas
+        if beyond > 0 and taken > 0:
+            back = int(min(beyond, taken))
+            after[at] = after[at]._replace(replicas=after[at].replicas + back)
+            beyond -= back
+
+
+def _keep_what_serves(after: list[Part], before: Sequence[Part], measure: Measure) -> None:
+    """Nothing is removed that is needed because a budget has cut what was to serve in its place.
+
+    Replicas that a budget asks for go all the same, and so do those that never came: what waits for their GPUs may be
+    another target of this pool.
+    """
+    enough = min(measure.needed, measure.of_parts(before)) * share_of(len(before))
+    for at, whole in enumerate(before):
+        if whole.stuck is not None or after[at].replicas < whole.replicas or measure.worth[whole.target] <= 0.0:
+            continue
+        while after[at].replicas < whole.requested and measure.of_parts(after) < enough:
+            after[at] = after[at]._replace(replicas=after[at].replicas + 1)

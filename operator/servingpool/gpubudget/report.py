@@ -1,0 +1,150 @@
+"""What is said of budgets: their status, written if a person would care."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from servingpool.adapters.cluster.errors import ClusterError
+from servingpool.adapters.cluster.objects import Key
+from servingpool.api.conditions import Condition, Reason, condition_of, updated
+from servingpool.api.gpu_budget import BudgetedPool, BudgetStatus, GPUBudget
+from servingpool.catalogue.notes import Note
+from servingpool.decision.words import listed
+from servingpool.gpubudget.budgets import Budgets, InBudget, Shared
+
+log = logging.getLogger(__name__)
+
+FIGURES_AFTER = 60.0
+"""Seconds between two writes for nothing but figures of single pools."""
+MOST_POOLS = 128
+"""Pools in a status."""
+NO_FIELD = {str(field.alias): None for field in BudgetStatus.model_fields.values()}
+"""Merge patch that removes every field."""
+
+
+class BudgetWriter(Protocol):
+    """What reporting needs of a cluster."""
+
+    async def write_budget_status(self, name: str, changes: dict[str, Any]) -> None:
+        """Merge into a budget's status."""
+
+
+class BudgetReporter:
+    """Reports for all budgets, and reads the claims that their pods ask for."""
+
+    def __init__(self, budgets: Budgets, writer: BudgetWriter) -> None:
+        self.budgets, self._writer = budgets, writer
+        self.failures = 0
+        """Writes that failed since the start."""
+        self._held: dict[str, tuple[str, BudgetStatus]] = {}
+        """Uid and status of each as written last."""
+        self._written: dict[str, float] = {}
+        """When, in Unix time in seconds."""
+
+    async def report(self, now: float, leading: Callable[[], bool]) -> None:
+        """Write each status that has changed. `now` is Unix time in seconds."""
+        await self.budgets.templates.read(now)
+        for name, shared in tuple(self.budgets.reported().items()):
+            uid, before = self._held.get(name, ("", shared.budget.status))
+            if uid != shared.budget.metadata.uid:
+                before = shared.budget.status
+            status = build(shared, self.budgets.invalid.get(name), before, now)
+            soon = 0.0 <= now - self._written.get(name, -FIGURES_AFTER) < FIGURES_AFTER
+            if status == before or (soon and _headline(status) == _headline(before)) or not leading():
+                continue
+            try:
+                await self._writer.write_budget_status(name, {**NO_FIELD, **status.to_dict()})
+            except ClusterError as error:
+                self.failures += 1
+                log.warning("%s", error)
+            else:
+                self._held[name] = shared.budget.metadata.uid, status
+                self._written[name] = now
+
+
+def build(shared: Shared, problems: str | None, before: BudgetStatus, now: float) -> BudgetStatus:
+    """The status of a budget as it was shared. Conditions of `before` keep their transition times."""
+    budget, held = shared.budget, shared.held
+    judged = [_counted(shared, problems, now), _exclusive(shared, now), _sufficient(shared, held, now)]
+    known = [one for one in judged if one is not None]
+    worst = next((one for one in known if one.status is not one.type.good), known[-1])
+    by_pool = shared.by_pool()
+    waiting = sum(
+        max(0, shared.grants[claim.pool].share - shared.grants[claim.pool].most) * claim.gpus for claim in shared.claims
+    )
+    priorities = {one.key: one.priority for one in shared.members}
+    pools = sorted(priorities, key=lambda key: (-priorities[key], key))[:MOST_POOLS]
+    conditions = updated([one for one in before.conditions if one.type in {each.type for each in known}], known)
+    return BudgetStatus(
+        observed_generation=budget.metadata.generation,
+        conditions=conditions,
+        use=None if held is None else f"{held}/{budget.spec.gpus}",
+        held=held,
+        waiting=None if held is None else waiting,
+        why=worst.reason,
+        pools=tuple(_pool(key, priorities[key], by_pool.get(key)) for key in pools),
+    )
+
+
+def _pool(key: Key, priority: int, mine: InBudget | None) -> BudgetedPool:
+    pool = BudgetedPool(namespace=key[0], name=key[1], priority=priority)
+    if mine is None:
+        return pool
+    return pool.model_copy(update={"held": mine.held, "due": mine.due, "wanted": mine.wanted})
+
+
+def _counted(shared: Shared, problems: str | None, now: float) -> Condition:
+    if problems is not None:
+        effect = Note.BUDGET_AS_BEFORE.message() if shared.valid else Note.BUDGET_OFF.message()
+        said = Reason.INVALID_BUDGET.message(effect=effect, problems=problems)
+        return _condition(shared.budget, Reason.INVALID_BUDGET, said, now)
+    if shared.uncounted is not None:
+        pool, why = shared.uncounted
+        gpus = sum(claim.held for claim in shared.claims if claim.pool == pool)
+        said = Reason.NOT_COUNTED.message(pool=pool, why=why, gpus=gpus)
+        return _condition(shared.budget, Reason.NOT_COUNTED, said, now)
+    if shared.not_ending:
+        said = Reason.PODS_NOT_ENDING.message(pods=listed(shared.not_ending))
+        return _condition(shared.budget, Reason.PODS_NOT_ENDING, said, now)
+    said = Reason.ALL_COUNTED.message(pools=len({one.key for one in shared.members}))
+    return _condition(shared.budget, Reason.ALL_COUNTED, said, now)
+
+
+def _exclusive(shared: Shared, now: float) -> Condition:
+    for budget, pools in sorted(shared.taken.items()):
+        said = Reason.COUNTED_ELSEWHERE.message(pools=listed(sorted(pools)), budget=budget)
+        return _condition(shared.budget, Reason.COUNTED_ELSEWHERE, said, now)
+    return _condition(shared.budget, Reason.NO_OVERLAP, Reason.NO_OVERLAP.message(), now)
+
+
+def _sufficient(shared: Shared, held: int | None, now: float) -> Condition | None:
+    """None where nothing is shared."""
+    gpus = shared.budget.spec.gpus
+    if held is None:
+        return None
+    if held > gpus:
+        said = Reason.OVER_BUDGET.message(held=held, gpus=gpus)
+        return _condition(shared.budget, Reason.OVER_BUDGET, said, now)
+    short: Counter[str] = Counter()
+    for one, claim in zip(shared.members, shared.claims, strict=True):
+        missing = (claim.wanted - claim.optional - shared.grants[claim.pool].most) * claim.gpus
+        if not claim.fixed and missing > 0:
+            short["/".join(one.key)] += missing
+    if short:
+        named = listed(sorted(short, key=lambda pool: (-short[pool], pool)))
+        said = Reason.POOLS_WAIT.message(held=held, gpus=gpus, pools=named, missing=sum(short.values()))
+        return _condition(shared.budget, Reason.POOLS_WAIT, said, now)
+    return _condition(shared.budget, Reason.ENOUGH_GPUS, Reason.ENOUGH_GPUS.message(held=held, gpus=gpus), now)
+
+
+def _condition(budget: GPUBudget, reason: Reason, message: str, now: float) -> Condition:
+    return condition_of(reason, message, generation=budget.metadata.generation, at=now)
+
+
+def _headline(status: BudgetStatus) -> tuple[object, ...]:
+    """What is written at once."""
+    conditions = tuple((one.type, one.status, one.reason) for one in status.conditions)
+    return status.observed_generation, conditions, status.held, status.waiting

@@ -1,0 +1,266 @@
+"""What each Prometheus said of its pools.
+
+Prometheus is read once per backend and kind of pool, however many pools there are. Each backend is read by itself,
+within its own deadline: one that is slow delays its own pools only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any, Protocol, TypeVar
+
+from servingpool.adapters.gateways.own_gateway import OwnGateway, gateway_of
+from servingpool.adapters.gateways.totals import GatewayReader
+from servingpool.adapters.prometheus import (
+    Asked,
+    BackendConfig,
+    Cause,
+    EngineMetrics,
+    FleetReading,
+    GatewayProfile,
+    NotAsked,
+    PodKey,
+    PodSamples,
+    ReadRequest,
+    Selection,
+    Share,
+    shipped,
+    shipped_gateways,
+    usable,
+)
+from servingpool.api.conditions import Reason
+from servingpool.api.serving_pool import ServingPool
+from servingpool.catalogue.notes import Note
+from servingpool.decision.observation import GatewayMetrics, Observation, Unknown
+from servingpool.reconcile.collect.targets import stages_of
+from servingpool.reconcile.collect.turns import Part, Turns
+
+log = logging.getLogger(__name__)
+
+EXPLAINED_OF_A_POOL = 5
+"""Pods that Prometheus is asked about when they have no sample: most pods of a pool fail alike."""
+
+T = TypeVar("T")
+NOT_READ = Unknown("Prometheus was not asked for its pods yet")
+
+
+class Backend(Protocol):
+    """What the loop needs of a Prometheus."""
+
+    config: BackendConfig
+
+    async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
+        """Every pod's sample as last scraped; NotAsked where it had no time for this request."""
+
+    async def history(
+        self,
+        request: ReadRequest,
+        *,
+        start: float,
+        end: float,
+        step: float,
+        most_samples: int,
+        namespaces: Sequence[str],
+    ) -> Sequence[tuple[float, PodSamples]] | Unknown:
+        """The samples of these namespaces as they were; Unknown where there are more than so many."""
+
+
+class Readings:
+    """The backends by name, and what each said last."""
+
+    def __init__(
+        self,
+        backends: Mapping[str, Backend],
+        engines: Mapping[str, EngineMetrics] | None = None,
+        gateways: Mapping[str, GatewayProfile] | None = None,
+    ) -> None:
+        """`engines` and `gateways`: the profiles by name; those of this release by default."""
+        self._engines = shipped() if engines is None else engines
+        self._gateways = shipped_gateways() if gateways is None else gateways
+        self._metered = frozenset(name for name, profile in self._engines.items() if profile.metered)
+        self._readers = {
+            name: _Reader(name, backend, GatewayReader(backend.config, self._gateways, self._metered))
+            for name, backend in backends.items()
+        }
+
+    @property
+    def backends(self) -> Collection[str]:
+        """Their names."""
+        return self._readers.keys()
+
+    def problem(self, pool: ServingPool) -> tuple[Reason, str] | None:
+        """Why this pool cannot be read at all; None where it can."""
+        name, namespace = pool.spec.metrics.backend, pool.metadata.namespace
+        reader = self._readers.get(name)
+        if reader is None:
+            known = ", ".join(sorted(self._readers))
+            detail = Note.UNKNOWN_BACKENDS.message(known=known)
+            return Reason.UNKNOWN_BACKEND, Reason.UNKNOWN_BACKEND.message(backend=name, detail=detail)
+        if not reader.backend.config.serves(namespace):
+            detail = Note.CLOSED_TO_NAMESPACE.message(namespace=namespace)
+            return Reason.UNKNOWN_BACKEND, Reason.UNKNOWN_BACKEND.message(backend=name, detail=detail)
+        gateway = gateway_of(pool, reader.backend.config)
+        unknown_gateway = self._unknown_gateway(pool)
+        return unknown_gateway or self._unknown_engine(pool, None if gateway is None else gateway.name)
+
+    def _unknown_gateway(self, pool: ServingPool) -> tuple[Reason, str] | None:
+        gateway = pool.spec.metrics.gateway
+        if gateway is None or gateway.name in self._gateways:
+            return None
+        known = ", ".join(self._gateways)
+        return Reason.UNKNOWN_GATEWAY, Reason.UNKNOWN_GATEWAY.message(gateway=gateway.name, known=known)
+
+    def _unknown_engine(self, pool: ServingPool, gateway: str | None) -> tuple[Reason, str] | None:
+        engine = pool.spec.engine
+        profile, known = self._engines.get(engine), ", ".join(usable(self._engines))
+        if profile is None:
+            detail = Note.UNKNOWN_ENGINES.message(known=known)
+        elif profile.lacks:
+            detail = Note.ENGINE_LACKS.message(figures=", ".join(profile.lacks), known=known)
+        elif profile.metered and (gateway is None or not self._gateways[gateway].meters):
+            meters = ", ".join(name for name, one in self._gateways.items() if one.meters)
+            detail = Note.ENGINE_NEEDS_METER.message(known=meters)
+        elif profile.metered and pool.spec.several:
+            detail = Note.ENGINE_NEEDS_ONE_TARGET.message()
+        elif profile.needs_gateway and gateway is None:
+            detail = Note.ENGINE_NEEDS_GATEWAY.message()
+        else:
+            return None
+        return Reason.UNKNOWN_ENGINE, Reason.UNKNOWN_ENGINE.message(engine=engine, detail=detail)
+
+    def of(self, pool: ServingPool) -> FleetReading | Unknown:
+        """What was read last for this pool."""
+        return self._reader(pool).of(pool)
+
+    def ask_why(self, pool: ServingPool, selection: Selection) -> None:
+        """Have the next reading say why pods have no sample, where this one does not tell for sure."""
+        clear = {Cause.STALE, Cause.OTHER_MODEL, Cause.AMBIGUOUS}
+        pods = sorted(pod for pod, missing in selection.missing.items() if missing.cause not in clear)
+        keys = {(pool.metadata.namespace, pod) for pod in pods[:EXPLAINED_OF_A_POOL]}
+        self._reader(pool).unexplained[share_of(pool)] |= keys
+
+    def gateway(self, pool: ServingPool, replicas: Collection[PodKey] = ()) -> GatewayMetrics:
+        """What the gateway in front of this pool of such pods said last."""
+        return self._reader(pool).gateways.of(pool, replicas)
+
+    def completed(self, pool: ServingPool, observation: Observation, limit: float, now: float) -> Observation:
+        """The observation of a pool, or of one of its sides, with what its gateway tells in place of its engines.
+
+        `limit`: requests that a replica runs at a time.
+        """
+        return self._reader(pool).gateways.completed(pool, observation, limit, now)
+
+    def gateway_profile(self, pool: ServingPool) -> tuple[OwnGateway, GatewayProfile] | None:
+        """That gateway, with its profile; None where there is none."""
+        return self._reader(pool).gateways.profile(pool)
+
+    def metered(self, pool: ServingPool) -> bool:
+        """Whether its engines export nothing, so that its gateway's figures stand for theirs."""
+        return pool.spec.engine in self._metered
+
+    def rests(self, pool: ServingPool) -> bool:
+        """Whether it was not read, and its last samples are still fresh.
+
+        Nothing is decided then, as if its backend were read less often. A decision on the last samples could scale
+        down on old metrics.
+        """
+        return self._reader(pool).rests(pool)
+
+    def answered(self, pool: ServingPool) -> bool:
+        """Whether its backend answered last time. Otherwise its history is read later."""
+        return isinstance(self.of(pool), FleetReading)
+
+    async def read(self, backend: str, pools: Sequence[ServingPool], now: float) -> tuple[int, int]:
+        """Ask one backend for all its pools. How many queries that took, and how many rows were left out."""
+        return await self._readers[backend].read(pools, now)
+
+    def _reader(self, pool: ServingPool) -> _Reader:
+        return self._readers[pool.spec.metrics.backend]
+
+
+class _Reader:
+    """One backend, and what it said last."""
+
+    def __init__(self, name: str, backend: Backend, gateways: GatewayReader) -> None:
+        self.backend = backend
+        self.gateways = gateways
+        self.unexplained: defaultdict[Share, set[PodKey]] = defaultdict(set)
+        """Pods without a sample, since the last reading."""
+        self._name = name
+        self._turns = Turns()
+        self._latest: dict[Part, FleetReading | Unknown] = {}
+        self._resting: set[Part] = set()
+        self._answered: dict[Part, float] = {}
+        """When each was last answered, in Unix time in seconds."""
+
+    async def read(self, pools: Sequence[ServingPool], now: float) -> tuple[int, int]:
+        """Read all pools; those that have waited longest come first.
+
+        All queries share one deadline. Otherwise a backend that is too slow for all label sets of its pools would
+        answer the same few for ever.
+        """
+        wanted = {
+            share: replace(request, explain=frozenset(self.unexplained[share]))
+            for share, request in requests_for(pools).items()
+        }
+        self.unexplained.clear()
+        self._turns.begin(wanted, self.gateways.requests(pools), now)
+        asked = self._turns.asked
+        heard = await asyncio.gather(*(sound(self._name, self.backend.read(one, now)) for one in asked.values()))
+        answers = dict(zip(asked, heard, strict=True))
+        self._turns.end(answers, now)
+        self.gateways.hear(pools, lambda share, namespace: self._heard(answers, share, namespace))
+        self._latest = {part: answer for part, answer in answers.items() if not part.gateway}
+        self._answered = {part: at for part, at in self._answered.items() if part in self._latest} | {
+            part: now for part, answer in self._latest.items() if isinstance(answer, FleetReading)
+        }
+        unasked = {part for part, answer in self._latest.items() if isinstance(answer, NotAsked)}
+        self._resting = {part for part in unasked if self._lasts(part, now)}
+        read = [answer for answer in heard if isinstance(answer, FleetReading)]
+        return sum(answer.queries for answer in read), sum(answer.unread.count for answer in read)
+
+    def of(self, pool: ServingPool) -> FleetReading | Unknown:
+        """What was read last for this pool."""
+        part = self._turns.part(share_of(pool), pool.metadata.namespace)
+        return NOT_READ if part is None else self._latest.get(part, NOT_READ)
+
+    def rests(self, pool: ServingPool) -> bool:
+        """See `Readings.rests`."""
+        return self._turns.part(share_of(pool), pool.metadata.namespace) in self._resting
+
+    def _heard(
+        self, answers: Mapping[Part, FleetReading | Unknown], share: Share, namespace: str
+    ) -> FleetReading | Unknown:
+        part = self._turns.part(share, namespace, gateway=True)
+        return NOT_READ if part is None else answers[part]
+
+    def _lasts(self, one: Part, now: float) -> bool:
+        return one in self._answered and 0.0 <= now - self._answered[one] < self.backend.config.staleness
+
+
+async def sound(backend: str, answer: Coroutine[Any, Any, T]) -> T | Unknown:
+    """The answer. A defect in reading one backend makes its pools unknown, and does not affect others."""
+    try:
+        return await answer
+    except Exception as defect:
+        log.exception("Reading backend %s failed.", backend)
+        return Unknown(f"Prometheus backend '{backend}' could not be read: internal error {type(defect).__name__}")
+
+
+def requests_for(pools: Iterable[ServingPool]) -> dict[Share, ReadRequest]:
+    """One request for all pools of a backend that share engine and labels, by that pair."""
+    merged: defaultdict[Share, Asked] = defaultdict(Asked)
+    for pool in chain.from_iterable(map(stages_of, pools)):
+        slo = pool.spec.slo
+        merged[share_of(pool)].add(pool.metadata.namespace, slo.time_to_first_token, slo.time_per_output_token)
+    return {share: asked.request(share) for share, asked in merged.items()}
+
+
+def share_of(pool: ServingPool) -> Share:
+    """What pools must have in common to be read together: engine and extra labels."""
+    return pool.spec.engine, tuple(sorted(pool.spec.metrics.match_labels.items()))

@@ -1,0 +1,22 @@
+"""What the loop keeps of pools between two ticks, and over a restart.
+
+In: plans and their outcomes. Out: `PoolState`, and the profile in the status. Only this room changes a state.
+`state` (of a pool, and of all), `orders` (the ledger of ours), `history` (last changes), `kept_memory` and
+`learned_profile` (what the core knows, in the status).
+"""
+
+from __future__ import annotations
+
+from servingpool.reconcile.keep.history import judged, replaced
+from servingpool.reconcile.keep.kept_memory import ANY_PROFILE
+from servingpool.reconcile.keep.orders import Orders
+from servingpool.reconcile.keep.state import PoolState, PoolStates
+
+__all__ = [
+    "ANY_PROFILE",
+    "Orders",
+    "PoolState",
+    "PoolStates",
+    "judged",
+    "replaced",
+]

@@ -1,0 +1,182 @@
+"""The last changes of replicas, of all targets of a pool together: when, from, to, why, by whom, and how they ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from servingpool.adapters.cluster.objects import FIELD_MANAGER, Setter, Workload
+from servingpool.api.duration import brief
+from servingpool.api.status import CHANGES, Change, Status
+from servingpool.api.time import from_unix
+from servingpool.catalogue.notes import Note
+from servingpool.reconcile.keep.orders import Ledger, Order
+
+LONGEST_START = 3600.0
+"""Seconds after which a scale-up counts as never ready: the longest cold start that a pool may state."""
+
+UNNAMED = "unknown"
+"""Stands for who set the replicas where the API server names nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Of all targets of a pool together."""
+
+    changes: tuple[Change, ...] = ()
+    """The newest first."""
+    found: int | None = None
+    """Replicas as the status had them, until the targets are seen; None where it had none."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Replicas of each target as last seen or ordered, by uid."""
+
+    @classmethod
+    def of_status(cls, status: Status) -> History:
+        """As the status of a pool has it."""
+        changes = status.history
+        return cls(changes, changes[0].to if changes else status.replicas)
+
+    @property
+    def replicas(self) -> int:
+        """Of all targets, as last seen or ordered."""
+        return sum(self.counts.values())
+
+    def order_zero(self, why: str, at: float) -> tuple[Change, ...]:
+        """The changes with an order of 0, before it is answered: after it nobody but the status tells whose it is."""
+        return _with(self.changes, Change(at=from_unix(at), from_=self.replicas, to=0, why=why, by=FIELD_MANAGER))
+
+    def told(self, ledgers: Iterable[Ledger], pool: str) -> tuple[Change, ...]:
+        """As the status has it: with an order of 0 that is open."""
+        sent = [min(one.open, key=lambda order: order.replicas) for one in ledgers if one.open]
+        left = self.replicas - sum(order.before - order.replicas for order in sent)
+        last = max(sent, key=lambda order: order.at, default=None)
+        return self.changes if last is None or left or last.pool != pool else self.order_zero(last.why, last.at)
+
+    def ours(self, ledgers: Iterable[Ledger]) -> bool:
+        """Whether the operator has ordered the 0 replicas that the targets show, and no person who pauses scaling."""
+        if self.changes and self.changes[0].to == 0:
+            return self.changes[0].by == FIELD_MANAGER
+        return any(one.by == FIELD_MANAGER for one in ledgers)
+
+    def added(self, ledger: Ledger) -> int:
+        """Replicas that a target has more than at the last look; 0 of one that is new to the pool."""
+        return ledger.replicas - self.counts.get(ledger.uid, ledger.replicas)
+
+    def done(self, uid: str, order: Order, *, keep: bool) -> History:
+        """An order of ours for the target of this uid was carried out. Not kept: it is one that answers a contest."""
+        before = self.replicas
+        known = replace(self, counts={**self.counts, uid: order.replicas})
+        change = Change(at=from_unix(order.at), from_=before, to=known.replicas, why=order.why, by=FIELD_MANAGER)
+        return replace(known, changes=_with(self.changes, change)) if keep or change.to == 0 else known
+
+    def see(
+        self, seen: Sequence[tuple[Workload, Ledger]], ready: int, now: float, *, teller: Teller, keep: bool
+    ) -> History:
+        """The history after one more look at the targets, which have `ready` replicas.
+
+        Not kept: another program keeps resetting the replicas, and the Ready condition says so. A change to 0 always
+        is, for it tells whether scaling was switched off.
+        """
+        known = replace(self, counts={ledger.uid: ledger.replicas for _, ledger in seen})
+        if not self.counts:
+            return self._found(known, seen, ready, now, teller)
+        moved: dict[tuple[str, str], tuple[float, int]] = {}
+        for workload, ledger in seen:
+            if more := self.added(ledger):
+                at, by, why = teller.tells(workload, ledger, now)
+                last, added = moved.get((by, why), (at, 0))
+                moved[by, why] = max(last, at), added + more
+        if not moved:
+            return replace(known, changes=judged(self.changes, known.replicas, ready, now))
+        changes, count = self.changes, known.replicas - sum(more for _, more in moved.values())
+        for (by, why), (at, more) in sorted(moved.items(), key=lambda one: one[1]):
+            if keep or count + more == 0:
+                changes = _with(changes, _change(changes, at, count, count + more, why, by))
+            count += more
+        return replace(known, changes=changes)
+
+    def _found(
+        self, known: History, seen: Sequence[tuple[Workload, Ledger]], ready: int, now: float, teller: Teller
+    ) -> History:
+        """The history after the first look at the targets: another process may have changed them since."""
+        before, after = self.found, known.replicas
+        if before is None or before == after:
+            return replace(known, changes=judged(self.changes, after, ready, now))
+        at, by, why = max((teller.tells(*one, now) for one in seen), key=lambda told: (told[1] != UNNAMED, told[0]))
+        last = self.changes[0] if self.changes else None
+        if last is not None and last.to == 0 and last.from_ == after and by != UNNAMED and at < last.at.timestamp():
+            return replace(known, changes=self.changes[1:])  # it was told, and never carried out
+        return replace(known, changes=_with(self.changes, _change(self.changes, at, before, after, why, by)))
+
+
+@dataclass(frozen=True, slots=True)
+class Teller:
+    """Tells when the replicas of a target were set, by whom and why, as a history has it."""
+
+    pool: str
+    """Uid of the pool whose history it is."""
+    wanted: int | None
+    """The operator's answer so far; None if there is none."""
+    scales: bool
+    """An order of the operator is this pool's, and no other pool's."""
+
+    def tells(self, workload: Workload, ledger: Ledger, now: float) -> tuple[float, str, str]:
+        """Unix time in seconds, the field manager, and the reason."""
+        order = ledger.order
+        if order is not None and order.pool == self.pool:
+            return order.at, FIELD_MANAGER, order.why
+        at = min(now, _time(workload.set_by, now)) if order is None else order.at
+        if ledger.by == FIELD_MANAGER:
+            note = Note.UNRECORDED_ORDER if order is None and self.scales else Note.SET_FOR_OTHER_POOL
+            return at, FIELD_MANAGER, note.message()
+        if self.wanted is None:
+            return at, ledger.by or UNNAMED, Note.SET_BY_OTHER.message()
+        return at, ledger.by or UNNAMED, Note.SET_BY_OTHER_WANTED.message(replicas=self.wanted)
+
+
+def _change(changes: tuple[Change, ...], at: float, before: int, after: int, why: str, by: str) -> Change:
+    """A change that was seen, after the last one."""
+    at = max(at, changes[0].at.timestamp()) if changes else at
+    return Change(at=from_unix(at), from_=before, to=after, why=why, by=by)
+
+
+def _with(changes: tuple[Change, ...], change: Change) -> tuple[Change, ...]:
+    """The changes with a new one, which ends the one before. The orders of one decision are one change."""
+    last, *others = changes or (None,)
+    if last is not None and (last.at, last.by, last.why, last.to) == (change.at, change.by, change.why, change.from_):
+        change = change.model_copy(update={"from_": last.from_})
+        last, *others = others or (None,)
+    elif last is not None and last.outcome is None:
+        last = replaced(last, change.at.timestamp())
+    kept = (change, *((last, *others) if last is not None else ()))
+    return tuple(each for each in kept if each is not None)[:CHANGES]
+
+
+def replaced(last: Change, at: float) -> Change:
+    """A change that another one ended at that time, Unix seconds, before its outcome was known."""
+    lasted = max(0.0, at - last.at.timestamp())
+    return last.model_copy(update={"outcome": Note.REPLACED_AFTER.message(duration=brief(lasted))})
+
+
+def judged(changes: tuple[Change, ...], replicas: int, ready: int, now: float) -> tuple[Change, ...]:
+    """The changes, with the outcome of the newest one if it is known now."""
+    if not changes or changes[0].outcome is not None or changes[0].to != replicas:
+        return changes
+    last, *others = changes
+    lasted = max(0.0, now - last.at.timestamp())
+    if last.to < last.from_:
+        said = Note.REMOVED_AFTER.message(duration=brief(lasted)) if ready <= last.to else None
+    elif ready >= last.to:
+        said = Note.READY_AFTER.message(duration=brief(lasted))
+    else:
+        said = Note.NEVER_READY.message(duration=brief(LONGEST_START)) if lasted >= LONGEST_START else None
+    return changes if said is None else (last.model_copy(update={"outcome": said}), *others)
+
+
+def _time(who: Setter | None, otherwise: float) -> float:
+    """When a field was set, in seconds of Unix time, as the API server has it."""
+    try:
+        return otherwise if who is None else datetime.fromisoformat(who.at).timestamp()
+    except ValueError:
+        return otherwise

@@ -1,0 +1,113 @@
+"""What the core knows of a pool, and how much of it the status keeps: of each role, or of a pool without roles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from servingpool.decision.learn import Memory, MissCurve, Profile
+from servingpool.decision.roles import DECODE, PREFILL
+from servingpool.decision.zero import Vanished
+from servingpool.reconcile.keep import learned_profile
+from servingpool.reconcile.plan import PoolPlan
+
+NO_ROLE = ""
+"""Stands for the role of a pool without roles."""
+MODEL, ROLES = "model", "roles"
+"""Keys in a kept profile. Speed and lengths are learned of one model: another's would size the fleet for it. Where
+targets have roles, each has a profile."""
+_ANY = dict.fromkeys((*learned_profile.KEYS, MODEL), ...)
+ANY_PROFILE: Mapping[str, Any] = _ANY | {ROLES: dict.fromkeys((PREFILL, DECODE), _ANY)}
+"""A kept profile with every key of both forms: one that replaces it must not leave a key of the other form.
+
+`...` equals no value: a field that is None replaces it too."""
+PROFILE_AFTER = 600.0
+"""Seconds between two writes of the learned profile, the first one when calibration ends.
+
+What a crash would lose is in Prometheus's history."""
+
+
+class Written(NamedTuple):
+    """What shows that a profile has changed since it was written."""
+
+    curve: MissCurve | None = None
+    vanished: Vanished | None = None
+
+    @classmethod
+    def of(cls, profile: Profile) -> Written:
+        """As it is now."""
+        return cls(profile.curve, profile.vanished)
+
+
+NOT_WRITTEN = Written()
+
+
+@dataclass(slots=True)
+class KeptMemory:
+    """What the core knows of one pool, by role, and what of it was written. Its methods alone change it."""
+
+    model: str
+    """The model that was learned."""
+    memories: dict[str, Memory] = field(default_factory=lambda: {role: Memory() for role in (NO_ROLE, PREFILL, DECODE)})
+    in_use: tuple[str, ...] = (NO_ROLE,)
+    """The roles that were decided on last, or resumed. Only they are written."""
+    written: dict[str, Written] = field(default_factory=dict)
+    """What the status holds, by role."""
+    written_at: float = 0.0
+    """Unix time in seconds of the last write of the learned profile."""
+
+    def resume(self, kept: Mapping[str, Any]) -> None:
+        """Resume the profile that `dump` returned. ValueError says why it cannot be used."""
+        if kept.get(MODEL) != self.model:
+            raise ValueError(f"learned for model {kept.get(MODEL)!r}, spec.model is now {self.model!r}")
+        if ROLES in kept:
+            found = kept[ROLES] if isinstance(kept[ROLES], Mapping) else {}
+            self._learn({role: Memory(learned_profile.load(found.get(role))) for role in (PREFILL, DECODE)})
+        else:
+            self._learn({NO_ROLE: Memory(learned_profile.load(kept))})
+        # Not written before it changes: else a restart would write every pool at once.
+        self.profile_written(max(each.at for each in self._profiles.values()))
+
+    def dump(self) -> dict[str, Any]:
+        """What was learned, in the form that `resume` reads."""
+        found = {role: learned_profile.dump(each) for role, each in self._profiles.items()}
+        return found.get(NO_ROLE, {ROLES: found}) | {MODEL: self.model}
+
+    def taught(self, memory: Memory) -> None:
+        """History was learned, of a pool without roles."""
+        self.memories[NO_ROLE] = memory
+
+    def decided(self, plan: PoolPlan) -> None:
+        """A decision was made."""
+        self._learn({stage.role: stage.memory for stage in plan.stages})
+
+    def due(self, now: float, *, settled: bool) -> bool:
+        """Whether what was learned is to be written: it has changed since some time. `settled`: calibration ended."""
+        if any(each.vanished != self._last(role).vanished for role, each in self._profiles.items()):
+            return True  # at once: without it, an operator that restarts would go to zero again
+        return settled and now - self.written_at >= PROFILE_AFTER and self._changed
+
+    @property
+    def unsaved(self) -> bool:
+        """Something was learned since the profile was last written."""
+        return any(each.learned > 0.0 for each in self._profiles.values()) and self._changed
+
+    def profile_written(self, now: float) -> None:
+        """The API server has the profile as it is."""
+        self.written, self.written_at = {role: Written.of(each) for role, each in self._profiles.items()}, now
+
+    def _learn(self, memories: Mapping[str, Memory]) -> None:
+        self.memories |= memories
+        self.in_use = tuple(memories)
+
+    @property
+    def _profiles(self) -> dict[str, Profile]:
+        return {role: self.memories[role].profile for role in self.in_use}
+
+    @property
+    def _changed(self) -> bool:
+        return any(each.curve != self._last(role).curve for role, each in self._profiles.items())
+
+    def _last(self, role: str) -> Written:
+        return self.written.get(role, NOT_WRITTEN)

@@ -1,0 +1,260 @@
+"""What was learned of a pool, as kept in the resource's status: read with care, for anyone may have written it.
+
+Lists are kept as text: `kubectl describe` gives each figure of a list a line of its own. Keys are those of the first
+release, so that an operator of the version before reads the same profile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar, TypeVar, get_type_hints
+
+import numpy as np
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    create_model,
+)
+
+from servingpool.api.target import LONGEST_NAME, MOST_TARGETS
+from servingpool.decision.engine import FASTEST_STEP, LEAST_BATCH, MOST_BATCH
+from servingpool.decision.learn import (
+    BINS,
+    FORECASTS_KEPT,
+    LEAST_SECONDS,
+    LEAST_SPEED,
+    LONGEST_COLD_START,
+    MOST_SPEED,
+    PAIRS,
+    Calibration,
+    ColdStart,
+    ErrorBudget,
+    Forecast,
+    Kind,
+    LostCaches,
+    MissCurve,
+    Profile,
+    QueueInTtft,
+    Saturation,
+    StepTimeFit,
+)
+from servingpool.decision.learn import CHANGES_KEPT as KEPT_CHANGES
+from servingpool.decision.observe import MOST_WORK
+from servingpool.decision.params import DEFAULT
+from servingpool.decision.zero import Busy, Vanished
+
+VERSION = 2
+FIRST_KEYS = {"initial_replicas": "found", "predicted": "foretold", "observed": "came"}
+"""Keys of the first release, by the names that the core has for them now."""
+MOST_REQUESTS = 1e6
+"""Effective requests at one load, of which a tick adds 12 and four hours leave 1/e. More is a damaged profile."""
+MOST_SLOW = 24.0
+"""Hours of allowed misses, more than a day can overspend."""
+SLOWEST_STEP = 100.0
+"""A step with one request, over the mean of all steps: no engine has such a one."""
+ANOTHER_BATCH = 1.25
+"""Full batch over the one that its sums give, or the reverse: the core follows a change of a tenth."""
+LARGEST_RISE = 20.0
+"""Logarithm of a rise of work per request: no prompt is hundreds of millions of times as long as another."""
+LATEST = 4e9
+"""Unix time in seconds, in the year 2096: a later one is damaged, and would not be told as a date."""
+
+
+def _figures(kept: Any) -> Any:
+    if isinstance(kept, np.ndarray):
+        return kept.ravel().tolist()
+    return kept.split() if isinstance(kept, str) else kept
+
+
+def _text(figures: Iterable[float]) -> str:
+    return " ".join(f"{figure:.7g}" for figure in _figures(figures))
+
+
+def _speed_of_an_engine(speed: float) -> float:
+    if 0.0 < speed < LEAST_SPEED / 2.0:
+        raise ValueError(f"speed must be 0 or at least {LEAST_SPEED}")
+    return speed
+
+
+def _threes(figures: tuple[float, ...]) -> Any:
+    if len(figures) % 3:
+        raise ValueError(f"the number of figures must be a multiple of 3, got {len(figures)}")
+    return np.array(figures).reshape(-1, 3)[-FORECASTS_KEPT:]
+
+
+Each = TypeVar("Each")
+Row = Annotated[tuple[Each, ...], BeforeValidator(_figures), PlainSerializer(_text, when_used="json")]
+# Seven digits: a third of the bytes, far below the noise.
+Figure = Annotated[float, PlainSerializer(lambda figure: float(f"{figure:.7g}"), when_used="json")]
+NonNegative = Annotated[Figure, Field(ge=0.0)]
+Work = Annotated[NonNegative, Field(le=MOST_WORK)]
+Count = Annotated[NonNegative, Field(le=MOST_REQUESTS)]
+Counts = Annotated[Row[Count], Field(min_length=len(BINS), max_length=len(BINS))]
+Rises = Annotated[Row[Annotated[NonNegative, Field(le=LARGEST_RISE)]], Field(max_length=KEPT_CHANGES)]
+Batch = Annotated[Figure, Field(ge=LEAST_BATCH, le=MOST_BATCH)]
+Speed = Annotated[Figure, Field(ge=0.0, le=MOST_SPEED), AfterValidator(_speed_of_an_engine)]
+# All pairs are weighed against all others: 2,500 of them took 2 s and 400 MiB.
+Pairs = Annotated[Row[Work], AfterValidator(_threes)]
+
+
+class _Part(BaseModel):
+    """A dataclass of the core, as kept. None stands for the core's default."""
+
+    model_config = ConfigDict(
+        from_attributes=True,
+        allow_inf_nan=False,
+        alias_generator=lambda name: FIRST_KEYS.get(name, name),
+        validate_by_name=True,
+    )
+    core: ClassVar[type]
+
+
+def _part(core: type, needed: str, *, without: str = "", **bounds: Any) -> Any:
+    """The fields of a dataclass of the core, as kept. A float without bounds is 0 or more.
+
+    A profile that lacks one of the `needed` fields is damaged; earlier releases did not write the others.
+    """
+    types = get_type_hints(core)
+    if unknown := {*needed.split(), *without.split(), *bounds} - types.keys():
+        raise TypeError(f"{core.__name__} has no {', '.join(sorted(unknown))}")
+    fields: dict[str, Any] = {
+        name: (bounds.get(name, NonNegative if of is float else of), ... if name in needed.split() else None)
+        for name, of in types.items()
+        if name not in without.split()
+    }
+    model = create_model(core.__name__, __base__=_Part, **fields)
+    model.core = core
+    return model
+
+
+_FIT = _part(
+    StepTimeFit,
+    "gram moment windows scale drift",
+    gram=Annotated[Row[Figure], Field(min_length=9, max_length=9)],
+    moment=Annotated[Row[Figure], Field(min_length=3, max_length=3)],
+    drift=Figure,
+)
+_SATURATION = _part(
+    Saturation,
+    "",
+    batch=Annotated[Batch | None, BeforeValidator(lambda batch: None if batch == math.inf else batch)],
+)
+_COLD_START = _part(ColdStart, "seconds loading", seconds=Row[Annotated[float, Field(gt=0.0, le=LONGEST_COLD_START)]])
+_KIND = _part(
+    Kind,
+    "target fit cold_start",
+    target=Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)],
+    fit=_FIT,
+    saturation=_SATURATION,
+    cold_start=_COLD_START,
+    speed=Speed | None,
+)
+_PROFILE = _part(
+    Profile,
+    "at fit curve forecast cold_start budget calibration learned slo",
+    # Seven digits of a Unix time are a quarter of an hour: history would be learned twice, or not at all.
+    at=Annotated[float, PlainSerializer(lambda at: round(at, 3), when_used="json")],
+    fit=_FIT,
+    saturation=_SATURATION,
+    queue_in_ttft=_part(
+        QueueInTtft,
+        "moments queued excluded",
+        moments=Annotated[Row[NonNegative], Field(min_length=len(PAIRS), max_length=len(PAIRS))],
+    ),
+    curve=_part(MissCurve, "requests late", requests=Counts, late=Counts),
+    forecast=_part(
+        Forecast,
+        "pairs mean seen initial_replicas",
+        without="pending",
+        pairs=Pairs,
+        mean=Work,
+        initial_replicas=Annotated[int, Field(ge=0, le=MOST_WORK)],
+    ),
+    cold_start=_COLD_START,
+    budget=_part(
+        ErrorBudget,
+        "",
+        fast=Annotated[Figure, Field(ge=-1.0, le=1.0)],
+        slow=Annotated[Figure, Field(ge=-MOST_SLOW, le=MOST_SLOW)],
+    ),
+    calibration=_part(Calibration, "predicted observed"),
+    busy=_part(Busy, "", level=Work, tokens=Annotated[Figure, Field(ge=1.0)]),
+    vanished=_part(
+        Vanished,
+        "at gateway",
+        at=Annotated[float, Field(ge=0.0, le=LATEST)],
+        gateway=Annotated[str, Field(max_length=512)],
+    )
+    | None,
+    lost_caches=_part(
+        LostCaches, "", without="ready at changed_at compared_at change", after_more=Rises, after_fewer=Rises
+    ),
+    kinds=Annotated[tuple[_KIND, ...], Field(max_length=MOST_TARGETS)],  # type: ignore[valid-type]  # made above
+    reference=Annotated[str, Field(max_length=LONGEST_NAME)],
+)
+
+KEYS = ("version", *(field.alias for field in _PROFILE.model_fields.values()))
+"""All that `dump`'s data may have."""
+
+
+def dump(profile: Profile) -> dict[str, Any]:
+    """Plain data for JSON, about 8 KiB.
+
+    Forecasts still open are left out. So is the kind of a target alone, which `decision.allocate` makes anew.
+    """
+    data: dict[str, Any] = {"version": VERSION} | _PROFILE.model_validate(profile).model_dump(
+        mode="json", by_alias=True
+    )
+    data["forecast"]["pending"] = []  # the version before asks for it
+    if len(profile.kinds) < 2:
+        del data["kinds"], data["reference"]
+    return data
+
+
+def load(data: object) -> Profile:
+    """Read `dump`'s data. Raises ValueError with the reason where it is of another version or damaged."""
+    version = data.get("version") if isinstance(data, Mapping) else None
+    if version != VERSION:
+        raise ValueError(f"profile has version {version!r}, this operator reads version {VERSION}")
+    try:
+        profile: Profile = _made(_PROFILE.model_validate(data))
+    except ValidationError as damage:
+        first = damage.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"profile is damaged: {place}: {first['msg']}, got {first['input']!r:.60}") from damage
+    for contradiction in _contradictions(profile):
+        raise ValueError(f"profile is damaged: {contradiction}")
+    return profile
+
+
+def _made(kept: Any) -> Any:
+    """The core's value of a kept part."""
+    if isinstance(kept, _Part):
+        return kept.core(**{name: _made(value) for name, value in kept if value is not None})
+    return tuple(map(_made, kept)) if isinstance(kept, tuple) else kept
+
+
+def _contradictions(profile: Profile) -> Iterator[str]:
+    """Figures that contradict each other though each is within its bounds."""
+    if any(late > seen for seen, late in zip(profile.curve.requests, profile.curve.late, strict=True)):
+        yield "curve: late requests must not outnumber all requests"
+    engines: dict[str, Profile | Kind] = {"": profile}
+    engines |= {f"kinds.{index}.": kind for index, kind in enumerate(profile.kinds)}
+    for place, engine in engines.items():
+        fit, full = engine.fit, engine.saturation
+        if fit.windows and fit.scale < FASTEST_STEP / 2.0:
+            yield f"{place}fit: scale must be at least {FASTEST_STEP / 2.0} s after a window, got {fit.scale:g} s"
+        step, most = fit.solve(DEFAULT), SLOWEST_STEP * fit.scale
+        if step is not None and not 0.0 < (seconds := step.seconds(1.0, 0.0)) <= most:
+            yield f"{place}fit: a step must take more than 0 s and at most {most:.3g} s, got {seconds:.3g} s"
+        if full.known and full.seconds >= LEAST_SECONDS:
+            mean = full.decoding / full.seconds
+            least, most = mean / ANOTHER_BATCH, mean * ANOTHER_BATCH
+            if not least <= full.batch <= most:
+                yield f"{place}saturation: batch must be {least:.3g} to {most:.3g}, got {full.batch:.3g}"

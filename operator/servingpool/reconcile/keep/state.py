@@ -1,0 +1,275 @@
+"""What the loop keeps of each pool between two ticks, and the states of all pools with their specs as parsed last.
+
+Only this module changes a state: the stages of a tick call its methods, and read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+
+from servingpool.adapters.cluster.objects import Key, Raw, TargetKey
+from servingpool.api.conditions import Condition, Reason
+from servingpool.api.serving_pool import Metadata, ServingPool, problems
+from servingpool.api.spec import Mode
+from servingpool.api.status import Status
+from servingpool.decision.decision import Decision, Verdict
+from servingpool.decision.learn import Memory
+from servingpool.decision.observation import Observation
+from servingpool.reconcile.collect import SeenTarget
+from servingpool.reconcile.keep.history import History, Teller
+from servingpool.reconcile.keep.kept_memory import NO_ROLE, KeptMemory
+from servingpool.reconcile.keep.orders import Ledger, Order, Orders
+from servingpool.reconcile.plan import Expense, PoolPlan, StagePlan
+
+log = logging.getLogger(__name__)
+
+RECOMMENDED_AGAIN_AFTER = 600.0
+"""Seconds until the same recommendation is an event again, if what stood was right meanwhile."""
+
+
+@dataclass(slots=True)
+class PoolState:
+    """One pool. It goes when the pool does."""
+
+    uid: str
+    """Of the pool: a pool that is deleted and recreated starts anew."""
+    kept: KeptMemory
+    """What the core knows of the pool and its model."""
+    status: Status
+    """As last written, or as found."""
+    conditions: tuple[Condition, ...] = ()
+    """As of the last tick, or as found at the start. They may not be written yet."""
+    backfilled: bool = False
+    """History was learned, or given up on."""
+    failed_backfills: int = 0
+    """Failed attempts to read history."""
+    status_write_unknown: bool = False
+    """A write of the status got no answer, so it may be applied or not."""
+    written_at: float = 0.0
+    """Unix time in seconds of the last write of status."""
+    scaled_at: float | None = None
+    """Likewise, of the last scale that is reported; None if there was none since the start."""
+    targets: dict[TargetKey, Ledger] = field(default_factory=dict)
+    """The ledgers of its targets, as of the last tick."""
+    history: History = field(default_factory=History)
+    """Of all targets together."""
+    recommended: tuple[int, ...] | None = None
+    """Replicas, of each target where there are several, that an event of mode Recommend named last; None in others."""
+    recommended_at: float = -RECOMMENDED_AGAIN_AFTER
+    """Unix time in seconds of that event."""
+    agreed: bool = False
+    """Since then, what stood was what was recommended."""
+    warned: dict[str, float] = field(default_factory=dict)
+    """Unix time in seconds of the last warning event, by reason."""
+    pool: ServingPool | None = None
+    decision: Decision | None = None
+    observation: Observation | None = None
+    stages: tuple[StagePlan, ...] = ()
+    """What was last decided for each stage."""
+    expense: Expense = field(default_factory=Expense)
+
+    @classmethod
+    def found(cls, pool: ServingPool) -> PoolState:
+        """The state of a pool seen for the first time, resumed from its status."""
+        state = cls.of_status(pool.metadata, pool.spec.model, pool.status)
+        state.conditions = pool.status.conditions
+        if any(one.reason == Reason.RECOMMENDING for one in state.conditions):
+            desired, replicas = pool.status.desired_replicas, pool.status.replicas
+            state.recommended = None if desired is None or desired == replicas else (desired,)
+        kept = pool.status.profile
+        if kept is not None:
+            try:
+                state.kept.resume(kept)
+            except ValueError as damage:
+                log.warning("The learned profile is discarded: %s", damage, extra=pool.metadata.log_fields)
+        return state
+
+    @classmethod
+    def of_status(cls, meta: Metadata, model: str, status: Status) -> PoolState:
+        """The state of a pool of which only the status is known."""
+        history = History.of_status(status)
+        kept = KeptMemory(model)
+        return cls(uid=meta.uid, kept=kept, status=status, status_write_unknown=status.unread, history=history)
+
+    def is_of(self, pool: ServingPool) -> bool:
+        """Whether this state belongs to this pool and model."""
+        return (self.uid, self.kept.model) == (pool.metadata.uid, pool.spec.model)
+
+    # What history taught.
+
+    @property
+    def memory(self) -> Memory:
+        """What the core knows of a pool without roles."""
+        return self.kept.memories[NO_ROLE]
+
+    def taught(self, memory: Memory) -> None:
+        """History was learned."""
+        self.kept.taught(memory)
+
+    def history_failed(self) -> None:
+        """The backend did not give the history that was asked for."""
+        self.failed_backfills += 1
+
+    def backfill_ended(self) -> None:
+        """History was learned, or reading it was given up."""
+        self.backfilled = True
+
+    # What a tick collected and decided.
+
+    def targets_seen(
+        self, targets: Sequence[SeenTarget], orders: Orders, ready: int, now: float, *, scales: bool
+    ) -> None:
+        """The targets as they are now: they show whether others set their replicas, and whether an order was done.
+
+        `ready` replicas they have in all. `scales`: no other pool scales one of them.
+        """
+        seen = [(target.workload, orders.see(target.workload, now)) for target in targets]
+        self.targets = {workload.key: ledger for workload, ledger in seen}  # those that left the spec are forgotten
+        found = [ledger.order for ledger in self.targets.values() if self.history.added(ledger)]
+        late = (order.at for order in found if order is not None and order.pool == self.uid)
+        self.scaled_at = max(late, default=self.scaled_at)
+        teller = Teller(self.uid, None if self.decision is None else self.decision.replicas, scales)
+        self.history = self.history.see(seen, ready, now, teller=teller, keep=self.drift is None)
+
+    @property
+    def drift(self) -> str | None:
+        """Who else keeps setting the replicas of a target; None where nobody does."""
+        for key, one in self.targets.items():
+            if one.contest.problem is not None:
+                return one.contest.problem if len(self.targets) == 1 else f"{key}: {one.contest.problem}"
+        return None
+
+    def decided(self, plan: PoolPlan) -> None:
+        """A decision was made."""
+        if not plan.permission.act:
+            for one in self.targets.values():
+                one.rest(self.uid)
+        self.pool, self.decision, self.observation = plan.seen.pool, plan.decision, plan.seen.observation
+        self.expense = plan.expense
+        self.stages = plan.stages
+        self.kept.decided(plan)
+
+    def refused(self) -> None:
+        """Nothing can be decided, so the last figures are no longer valid."""
+        self.decision = self.observation = None
+
+    # What acting did.
+
+    def order_done(self, ledger: Ledger, order: Order) -> bool:
+        """The API server has set the replicas of a target. Whether that is worth telling."""
+        before = self.history
+        # Else a contest would write the status at every tick.
+        self.history = before.done(ledger.uid, order, keep=not ledger.contest.answered(order.at))
+        ledger.done(order)
+        told = self.history.changes is not before.changes
+        if told:
+            self.scaled_at = order.at
+        return told
+
+    # What is reported.
+
+    def recommends(self, plan: PoolPlan) -> bool:
+        """Whether a recommendation is new: of mode Recommend, and not what was said last."""
+        decision, before = plan.decision, self.recommended
+        named = tuple(part.replicas for part in decision.parts)
+        if plan.seen.pool.spec.mode is not Mode.RECOMMEND:
+            self.recommended = None
+            return False
+        if decision.verdict is Verdict.HOLD:
+            self.agreed = True
+            return False
+        again = self.agreed and plan.at - self.recommended_at >= RECOMMENDED_AGAIN_AFTER
+        if named == before and not again:
+            return False
+        self.recommended, self.recommended_at, self.agreed = named, plan.at, False
+        return True
+
+    def judged(self, conditions: Sequence[Condition]) -> None:
+        """The conditions as of this tick, whether they can be written or not."""
+        self.conditions = tuple(conditions)
+
+    def profile_due(self, now: float) -> bool:
+        """Whether what was learned is to be written."""
+        return self.kept.due(now, settled=self.decision is not None and not self.decision.calibrating)
+
+    def status_write_begun(self) -> bool:
+        """A write of the status is sent. Returns whether the stored status was unknown before."""
+        before, self.status_write_unknown = self.status_write_unknown, True
+        return before
+
+    def status_write_ended(self, *, unknown: bool) -> None:
+        """The write has ended; `unknown`: it got no answer."""
+        self.status_write_unknown = unknown
+
+    def status_written(self, status: Status, now: float, *, with_profile: bool) -> None:
+        """The API server has this status."""
+        self.status, self.status_write_unknown, self.written_at = status, False, now
+        if with_profile:
+            self.kept.profile_written(now)
+
+    def warned_of(self, reason: str, now: float) -> None:
+        """A warning event is posted."""
+        self.warned[reason] = now
+
+
+class PoolStates(dict[Key, PoolState]):
+    """The states of all pools by namespace and name, and their specs as parsed last."""
+
+    def __init__(self, pools: Mapping[Key, Raw]) -> None:
+        """`pools` are those that exist, as the watches show them."""
+        super().__init__()
+        self._pools = pools
+        self._parsed: dict[Key, tuple[str, ServingPool | str]] = {}
+        """By resourceVersion, the pool or what is wrong with it: most do not change between two ticks."""
+
+    def parse(self, key: Key, raw: Raw) -> ServingPool | str:
+        """The pool, or what is wrong with its spec."""
+        version = raw["metadata"].get("resourceVersion", "")
+        held = self._parsed.get(key)
+        if held is not None and held[0] == version:
+            return held[1]
+        try:
+            pool: ServingPool | str = ServingPool.read(raw)
+        except ValidationError as error:
+            pool = problems(error)
+        self._parsed[key] = (version, pool)
+        return pool
+
+    def keep(self, pool: ServingPool) -> None:
+        """Begin a state for a pool, or a model, not seen before."""
+        state = self.get(pool.key)
+        if state is None or not state.is_of(pool):
+            state = self[pool.key] = PoolState.found(pool)
+        if pool.spec.several:
+            # What Prometheus has of the past does not tell which target a pod was of, and so not how fast each is.
+            state.backfill_ended()
+
+    def of_refused(self, raw: Raw) -> tuple[Metadata, PoolState]:
+        """The state of a pool for which nothing can be decided, perhaps not even its spec be read."""
+        meta = Metadata.read(raw["metadata"])
+        state = self.get(meta.key)
+        if state is None or state.uid != meta.uid:
+            state = self[meta.key] = PoolState.of_status(meta, "", Status.found(raw.get("status")))
+        state.refused()
+        return meta, state
+
+    def exists(self, meta: Metadata) -> bool:
+        """Whether the pool still exists, changed or not."""
+        raw = self._pools.get(meta.key)
+        return raw is not None and raw["metadata"]["uid"] == meta.uid
+
+    def unchanged(self, meta: Metadata) -> bool:
+        """Whether the pool exists and says what was decided on: a person may have paused it since."""
+        generation = self._pools[meta.key]["metadata"].get("generation") if self.exists(meta) else None
+        return meta.key in self and generation == meta.generation
+
+    def forget(self) -> None:
+        """Keep only what is of pools that exist."""
+        for key in self.keys() - self._pools.keys():
+            del self[key]
+        for key in self._parsed.keys() - self._pools.keys():
+            del self._parsed[key]

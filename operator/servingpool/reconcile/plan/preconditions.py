@@ -1,0 +1,196 @@
+"""What the cluster allows for a pool: whether its target may be scaled, and if not, why.
+
+Each rule is what users of HPA and KEDA expect, and each has its own reason in the Ready condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from servingpool.adapters.cluster import kinds
+from servingpool.adapters.cluster.objects import Key, Parent, Raw, TargetKey
+from servingpool.adapters.cluster.scale import Fault, Unscalable
+from servingpool.api.conditions import Reason, Truth
+from servingpool.api.serving_pool import ServingPool
+from servingpool.api.spec import Mode
+from servingpool.api.target import Target
+from servingpool.catalogue.notes import Note
+from servingpool.reconcile.collect import Collected, SeenTarget
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePermission:
+    """What may be done, and the reason of the Ready condition that says so."""
+
+    act: bool
+    """The target's replicas may be set."""
+    reason: Reason
+    message: str
+
+
+def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermission:  # noqa: PLR0911, one a rule
+    """What may be done with a pool in Auto mode, see `in_mode` for the others. A pool is blocked if any target is.
+
+    `unschedulable` replicas have waited for a node for too long; `drift` tells who else sets the targets' replicas.
+    """
+    pool, requested = seen.pool, seen.observation.requested
+    if pool.metadata.deletion_timestamp is not None:
+        return ScalePermission(False, Reason.POOL_ENDING, Reason.POOL_ENDING.message())
+    targets = " and ".join(str(target.workload.key) for target in seen.targets)
+    ending = next((target.workload.key for target in seen.targets if target.workload.ending), None)
+    if ending is not None:
+        return ScalePermission(False, Reason.TARGET_ENDING, Reason.TARGET_ENDING.message(target=ending))
+    elsewhere = next((found for target in seen.targets if (found := _not_ours(pool, target)) is not None), None)
+    if elsewhere is not None:
+        return elsewhere
+    if requested == 0 and not pool.spec.goes_to_zero and not seen.ours:
+        first = next(one for one in seen.targets if one.spec.min > 0)  # to scale one is enough
+        message = Reason.SCALING_DISABLED.message(target=first.workload.key, min=first.spec.min)
+        return ScalePermission(False, Reason.SCALING_DISABLED, message)
+    if drift is not None:
+        return ScalePermission(True, Reason.REPLICAS_CONTESTED, drift)
+    incomplete = _of_missing(seen, unschedulable)
+    if incomplete is not None:
+        return incomplete
+    if seen.observation.rollout:
+        return ScalePermission(True, Reason.ROLLOUT_IN_PROGRESS, Reason.ROLLOUT_IN_PROGRESS.message())
+    message = Reason.SUCCEEDED_GET_SCALE.message(target=targets)
+    in_turn = [str(target.workload.key) for target in seen.targets if target.workload.in_turn]
+    if in_turn:
+        message = f"{message} {Note.STARTS_IN_TURN.message(target=' and '.join(in_turn))}"
+    return ScalePermission(True, Reason.SUCCEEDED_GET_SCALE, message)
+
+
+def _of_missing(seen: Collected, unschedulable: int) -> ScalePermission | None:
+    """What is said of replicas that have no node, wait for a gate, or have no pod; None where all is well."""
+    requested = seen.observation.requested
+    waiting = sum(replica.unschedulable for replica in seen.observation.starting)
+    if waiting:
+        are = "is" if waiting == 1 else "are"
+        if unschedulable and not seen.pool.spec.several:  # else another target stands in, or the other role waits
+            message = Reason.UNSCHEDULABLE.message(waiting=waiting, replicas=requested, are=are)
+            return ScalePermission(True, Reason.UNSCHEDULABLE, message)
+        # A cluster autoscaler brings nodes because pods are pending: that is the normal course of a scale-up.
+        message = Reason.WAITING_FOR_NODE.message(waiting=waiting, replicas=requested, are=are)
+        return ScalePermission(True, Reason.WAITING_FOR_NODE, message)
+    gated = sum(replica.gated for replica in seen.observation.starting)
+    if gated:
+        message = Reason.SCHEDULING_GATED.message(gated=gated, replicas=requested)
+        return ScalePermission(True, Reason.SCHEDULING_GATED, message)
+    missing = requested - len(seen.observation.ready) - len(seen.observation.starting)
+    refusal = next((one.workload.refusal for one in seen.targets if one.workload.refusal), "")
+    if missing > 0 and refusal:
+        message = Reason.FAILED_CREATE.message(missing=missing, replicas=requested, error=refusal)
+        return ScalePermission(True, Reason.FAILED_CREATE, message)
+    return None
+
+
+def _not_ours(pool: ServingPool, target: SeenTarget) -> ScalePermission | None:
+    """Why a target is not this pool's to scale; None where it is."""
+    workload, owner = target.workload, target.owner
+    if owner != pool.key:
+        message = Reason.AMBIGUOUS_OWNER.message(owner=owner[1], target=workload.key)
+        return ScalePermission(False, Reason.AMBIGUOUS_OWNER, message)
+    for other in target.autoscalers:
+        name = other.key[1]
+        if other.kind == "ScaledObject":
+            message = Reason.OWNED_BY_KEDA.message(name=name, target=workload.key)
+            return ScalePermission(False, Reason.OWNED_BY_KEDA, message)
+        message = Reason.OWNED_BY_HPA.message(name=name, target=workload.key)
+        return ScalePermission(False, Reason.OWNED_BY_HPA, message)
+    if workload.parent is not None:
+        remedy = _remedy(workload.parent)
+        message = Reason.OWNED_BY_PARENT.message(parent=workload.parent, target=workload.key, remedy=remedy)
+        return ScalePermission(False, Reason.OWNED_BY_PARENT, message)
+    if target.ungrouped:
+        message = Reason.PODS_NOT_GROUPED.message(target=workload.key, pods=target.seen, replicas=workload.standing)
+        return ScalePermission(False, Reason.PODS_NOT_GROUPED, message)
+    return None
+
+
+def _remedy(parent: Parent) -> str:
+    adapter = kinds.ADAPTERS.get(parent.sort)
+    if parent.sort == kinds.KSERVE:
+        return Note.LEAVE_TO_OTHERS.message(setting=f"{kinds.KSERVE_CLASS}: {kinds.KSERVE_EXTERNAL}")
+    if adapter is not None:
+        return Note.NAME_ADAPTER.message(kind=adapter)
+    if parent.sort in kinds.SCALABLE_PARENTS:
+        return Note.NAME_PARENT.message()
+    return Note.SET_AT_PARENT.message(setting=f"{kinds.PARENT_SETS}: '{kinds.FALSE}'")
+
+
+NOT_APPLIED = {
+    Mode.RECOMMEND: (Reason.RECOMMENDING, Reason.RECOMMENDING.message()),
+    Mode.PAUSED: (Reason.PAUSED, Reason.PAUSED.message()),
+}
+
+
+def in_mode(mode: Mode, auto: ScalePermission) -> ScalePermission:
+    """What may be done in this mode, `auto` being what may be done in Auto.
+
+    The other modes apply nothing, and say what would stop Auto: nobody should have to switch to find out.
+    """
+    if mode not in NOT_APPLIED:
+        return auto
+    reason, message = NOT_APPLIED[mode]
+    if auto.reason.status is Truth.FALSE:
+        effect = "limited" if auto.act else "blocked"
+        message = f"{message} {Note.AUTO_WOULD_BE.message(effect=effect, reason=auto.reason, message=auto.message)}"
+    return ScalePermission(False, reason, message)
+
+
+def no_target(target: Target, namespace: str, fault: Unscalable) -> tuple[Reason, str]:
+    """Why a target of a pool in this namespace cannot be scaled at all, as a reason and its message."""
+    name = f"{target.kind} {target.name}"
+    kind = f"{target.kind} of {target.api_version}"
+    match fault.fault:
+        case Fault.UNKNOWN_KIND:
+            return Reason.UNKNOWN_KIND, Reason.UNKNOWN_KIND.message(kind=kind)
+        case Fault.NO_SCALE:
+            return Reason.NO_SCALE_SUBRESOURCE, Reason.NO_SCALE_SUBRESOURCE.message(kind=kind)
+        case Fault.FORBIDDEN:
+            return Reason.FORBIDDEN_GET_SCALE, Reason.FORBIDDEN_GET_SCALE.message(target=name, kind=kind)
+        case Fault.NO_SELECTOR:
+            return Reason.INVALID_SELECTOR, Reason.INVALID_SELECTOR.message(target=name)
+        case Fault.FAILED:
+            return Reason.FAILED_GET_SCALE, Reason.FAILED_GET_SCALE.message(
+                target=name, error=fault.detail or fault.fault.value
+            )
+    return Reason.TARGET_NOT_FOUND, Reason.TARGET_NOT_FOUND.message(target=name, namespace=namespace)
+
+
+def owners(pools: Mapping[Key, Raw]) -> dict[Key, dict[TargetKey, Key]]:
+    """For each pool, who owns each of its targets: the oldest that names it, unless its mode is Recommend.
+
+    `pools` are all that exist, as the API server stores them. An owner with an invalid spec, an unknown backend or mode
+    Paused stays the owner: otherwise a younger pool with other limits would scale the target meanwhile.
+    The younger one is refused, not both: otherwise anyone who may create a pool could stop one that serves.
+    A pool in mode Recommend owns nothing, and is told who would own its target if it were in Auto.
+    """
+    oldest: dict[TargetKey, Key] = {}
+    found: dict[Key, dict[TargetKey, Key]] = {}
+    # As text: what one object has there must not end the tick of all.
+    ages = {key: str(raw["metadata"].get("creationTimestamp")) for key, raw in pools.items()}
+    for key in sorted(pools, key=lambda each: (ages[each], each)):
+        raw = pools[key]
+        own = found[key] = {}
+        for target in named(key, raw):
+            own[target] = oldest.get(target, key)
+            if raw["spec"].get("mode") != Mode.RECOMMEND:
+                oldest.setdefault(target, key)
+    return found
+
+
+def named(key: Key, pool: Raw) -> Iterator[TargetKey]:
+    """The targets that a pool names, even where the rest of its spec cannot be read."""
+    for target in raw_targets(pool):
+        kind, group = target.get("kind", "Deployment"), kinds.group_of(str(target.get("apiVersion", "apps/v1")))
+        yield TargetKey(key[0], str(target.get("name")), str(kind), group)
+
+
+def raw_targets(pool: Raw) -> list[Raw]:
+    """The targets of a pool as the API server has them: whatever a person has written there."""
+    spec = pool.get("spec")
+    targets = spec.get("targets") if isinstance(spec, dict) else None
+    return [one for one in targets if isinstance(one, dict)] if isinstance(targets, list) else []

@@ -1,0 +1,19 @@
+"""What a person reads of a pool: built once a tick, and written if it changed.
+
+In: a plan or a refusal, what was collected, how the orders ended. Out: a `Status` in the resource, and events.
+`builder` (the entry), `conditions` (what each says, and of each target), `report` (what is written).
+"""
+
+from __future__ import annotations
+
+from servingpool.status.builder import FIGURE_NAMES, build, told_bounds
+from servingpool.status.conditions import judge_drain
+from servingpool.status.report import Reporter
+
+__all__ = [
+    "FIGURE_NAMES",
+    "Reporter",
+    "build",
+    "judge_drain",
+    "told_bounds",
+]

@@ -1,0 +1,329 @@
+"""The status that people read, built once a tick: of a pool that was decided on, after acting; or of a refused one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
+from pydantic.alias_generators import to_camel
+
+from servingpool.api.conditions import Condition, ConditionType, Reason, Truth, condition, condition_of, updated
+from servingpool.api.duration import brief
+from servingpool.api.role import Role
+from servingpool.api.status import (
+    Bounds,
+    Candidate,
+    Change,
+    Cost,
+    LastDecision,
+    Latency,
+    Limit,
+    RoleStatus,
+    Status,
+    Throughput,
+)
+from servingpool.api.time import from_unix
+from servingpool.catalogue.notes import Note
+from servingpool.decision.decision import Decision, Figures, Verdict, slo_met
+from servingpool.decision.observation import Histogram, Reading, Unknown
+from servingpool.decision.observe import Witness
+from servingpool.decision.pool import Bounds as InForce
+from servingpool.reconcile.act import ScaleOutcome, in_flight
+from servingpool.reconcile.collect import of_role
+from servingpool.reconcile.plan import Expense, Planned, PoolPlan, Refusal, ScalePermission, StagePlan
+from servingpool.status.conditions import (
+    estimated,
+    judge_drains,
+    judge_limits,
+    judge_metrics,
+    judge_objects,
+    judge_targets,
+    judge_zero,
+    limit_of,
+    targets_of,
+)
+
+FIGURE_NAMES = {one.name: to_camel(one.name) for one in fields(Figures)}
+"""Figures of a decision, and their names in the status."""
+
+
+def last_decision(decision: Decision, on_cost: str | None = None) -> LastDecision:
+    """The decision in full. `on_cost`: why nothing is told of the cost."""
+    figures = decision.figures
+    return LastDecision(
+        at=from_unix(decision.at),
+        replicas=decision.replicas,
+        verdict=decision.verdict.value,
+        need=rounded(decision.need, 2),
+        limits=tuple(
+            Limit(name=limit.name, before=round(limit.before, 2), after=round(limit.after, 2), reason=limit.reason)
+            for limit in decision.limits
+        ),
+        reason=decision.reason,
+        load=rounded(figures.load, 3),
+        safe_load=rounded(figures.safe_load, 3),
+        forecast=rounded(figures.forecast, 2),
+        horizon=brief(figures.horizon),
+        figures={
+            FIGURE_NAMES[name]: float(f"{value:.6g}")
+            for name in FIGURE_NAMES
+            if isinstance(value := getattr(figures, name), float)
+        },
+        candidates=tuple(
+            Candidate(replicas=round(one.replicas, 2), misses=float(f"{one.misses:.6g}")) for one in decision.candidates
+        ),
+        warnings=tuple(warning for warning in (decision.warning, on_cost) if warning is not None),
+    )
+
+
+def roles_of(plan: PoolPlan, *, done: bool) -> tuple[RoleStatus, ...] | None:
+    """Each role; None for a pool without. `done`: all that was decided was ordered just now."""
+    told = tuple(
+        RoleStatus(
+            role=Role(stage.role),
+            replicas=stage.decision.replicas if done else stage.seen.observation.requested,
+            ready_replicas=len(stage.seen.observation.ready),
+            desired_replicas=stage.decision.replicas,
+            last_decision=last_decision(stage.decision),
+        )
+        for stage in plan.stages
+        if stage.role
+    )
+    return told or None
+
+
+def rounded(figure: Reading, digits: int) -> float | None:
+    """As the status has it; None where unknown."""
+    return None if isinstance(figure, Unknown) else round(figure, digits)
+
+
+SEEN = (
+    *("fleet", "bounds", "replicas", "ready_replicas", "desired_replicas", "targets", "roles"),
+    *("throughput", "cost", "queue_depth", "latency", "attainment"),
+)
+"""Fields that describe the present; the last decision keeps its own time."""
+
+RANK = (Truth.FALSE, Truth.UNKNOWN, Truth.TRUE)
+"""Of what is judged of both roles, what is told first."""
+
+OF_SOME_POOLS = (ConditionType.ZERO_READY, ConditionType.TARGETS_AVAILABLE)
+"""Conditions that go when the spec changes: of a pool with min 0, or with several targets."""
+
+
+def build(
+    due: Planned, outcome: ScaleOutcome, held: Status, scaled_at: float | None, history: tuple[Change, ...]
+) -> Status:
+    """The status of a pool after acting.
+
+    `held` is the one before: conditions keep their transition times. `scaled_at` is the Unix time in seconds of the
+    last order that is worth telling; None if there was none since the start. `history` is the newest change first.
+    """
+    told = _refused(due, held) if isinstance(due, Refusal) else _decided(due, outcome, held, scaled_at)
+    return told.model_copy(update={"history": history})
+
+
+def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: float | None) -> Status:
+    """The status of a pool that was decided on, and scaled or not."""
+    pool, decision, observation = plan.seen.pool, plan.decision, plan.seen.observation
+    permission = plan.permission if outcome.failure is None else _failed(plan.permission, *outcome.failure)
+    metrics = judge_metrics(plan)
+    bounds, figures, ready = decision.bounds, decision.figures, len(observation.ready)
+    scale_time = {} if scaled_at is None else {"last_scale_time": from_unix(scaled_at)}
+    judged = [
+        _condition(plan, permission.reason, permission.message),
+        _condition(plan, *metrics),
+        _slo_condition(plan),
+        _condition(plan, *judge_limits(plan)),
+        _calibrating_condition(plan),
+        _condition(plan, *judge_drains(plan.seen.targets, in_flight(observation, plan.standing).values())),
+    ]
+    judged += [_condition(plan, *one) for one in (judge_zero(plan), _targets(plan), _objects(plan, held)) if one]
+    types = {one.type for one in judged}
+    before = [one for one in held.conditions if one.type in types or one.type not in OF_SOME_POOLS]
+    cold_start, done = plan.learned.cold_start, outcome.complete and outcome.ordered is not None
+    return held.model_copy(
+        update={
+            "observed_generation": pool.metadata.generation,
+            "conditions": updated(before, judged),
+            "fleet": f"{ready}/{decision.replicas}/{bounds.most.replicas}",
+            "bounds": told_bounds(bounds),
+            "why": _why(permission, metrics[0], plan),
+            "replicas": observation.requested if outcome.ordered is None else outcome.ordered,
+            "ready_replicas": ready,
+            "desired_replicas": decision.replicas,
+            "targets": targets_of(decision.parts, done=done) if plan.seen.pool.spec.several else None,
+            "roles": roles_of(plan, done=done),
+            "throughput": _throughput(figures, plan.expense),
+            "cost": _cost(plan.expense),
+            "queue_depth": rounded(figures.queue, 1),
+            "latency": Latency(
+                time_to_first_token=_seconds(figures.time_to_first_token),
+                time_per_output_token=_seconds(figures.time_per_output_token),
+            ),
+            "attainment": _percent(figures.attainment),
+            "cold_start": None if cold_start is None else brief(cold_start),
+            "last_decision": last_decision(decision, plan.expense.warning),
+            **scale_time,
+        }
+    )
+
+
+def _refused(refusal: Refusal, held: Status) -> Status:
+    """The status of a pool for which nothing can be decided: `held` without figures of the present.
+
+    Of a deleted Deployment `2/2/10`, its tokens per second and "all 2 ready replicas are scraped" stood for ever.
+    """
+    judged = [(ConditionType.READY, refusal.reason.status)]
+    judged += [(one.type, Truth.UNKNOWN) for one in held.conditions if one.type is not ConditionType.READY]
+    conditions = [
+        condition(
+            type_,
+            truth,
+            reason=refusal.reason,
+            message=refusal.message,
+            generation=refusal.meta.generation,
+            now=from_unix(refusal.at),
+        )
+        for type_, truth in judged
+    ]
+    return held.model_copy(
+        update=dict.fromkeys(SEEN)
+        | {
+            "observed_generation": refusal.meta.generation,
+            "conditions": updated(held.conditions, conditions),
+            "why": refusal.reason.value,
+        }
+    )
+
+
+def _targets(plan: PoolPlan) -> tuple[Reason, str] | None:
+    """Whether all of several targets deliver: of two roles the one that does not, for none takes another's place."""
+    if not plan.seen.pool.spec.several:
+        return None
+    judged = [(stage.role, judge_targets(stage.decision.parts)) for stage in plan.stages]
+    found = _worst([(one[0], of_role(role, one[1])) for role, one in judged])
+    return judge_targets(plan.decision.parts) if found is not None and found[0].status is Truth.TRUE else found
+
+
+def _objects(plan: PoolPlan, held: Status) -> tuple[Reason, str] | None:
+    """What around the pool is not read; that all is where something was not before, and else nothing."""
+    told = any(one.type is ConditionType.OBJECTS_READ for one in held.conditions)
+    return judge_objects(plan.seen) or ((Reason.ALL_OBJECTS_READ, Reason.ALL_OBJECTS_READ.message()) if told else None)
+
+
+def _worst(judged: Sequence[tuple[Reason, str]]) -> tuple[Reason, str] | None:
+    """The first that is not well, else the first."""
+    return min(judged, key=lambda one: RANK.index(one[0].status), default=None)
+
+
+def _failed(permission: ScalePermission, reason: Reason, message: str) -> ScalePermission:
+    """What is said of a pool whose scale attempt failed."""
+    return replace(permission, reason=reason, message=message)
+
+
+def _why(permission: ScalePermission, metrics: Reason, plan: PoolPlan) -> str:
+    if permission.reason.status is not Truth.TRUE:
+        return permission.reason.value
+    if metrics.status is Truth.FALSE:
+        return metrics.value
+    verdict = plan.decision.verdict
+    return (limit_of(plan) if verdict is Verdict.HOLD else None) or verdict.value
+
+
+def _condition(plan: PoolPlan, reason: Reason, message: str) -> Condition:
+    return condition_of(reason, message, generation=plan.meta.generation, at=plan.decision.at)
+
+
+def _slo_condition(plan: PoolPlan) -> Condition:
+    figures, slo = plan.decision.figures, plan.seen.pool.spec.slo
+    attained, met = figures.attainment, slo_met(figures, slo.attainment / 100.0)
+    if isinstance(attained, Unknown) and not figures.judged:
+        reason = Reason.CLIENT_LATENCY_UNKNOWN
+        said = [Reason.CLIENT_LATENCY_UNKNOWN.message(detail=attained.reason)]
+    elif isinstance(attained, Unknown):
+        reason, said = Reason.TOO_FEW_REQUESTS, [Reason.TOO_FEW_REQUESTS.message(detail=attained.reason)]
+    else:
+        percent, objective = 100.0 * attained, slo.attainment
+        if met:
+            reason = Reason.OBJECTIVE_MET
+            said = [Reason.OBJECTIVE_MET.message(attained=percent, objective=objective)]
+        else:
+            reason = Reason.OBJECTIVE_MISSED
+            said = [Reason.OBJECTIVE_MISSED.message(attained=percent, objective=objective)]
+            if not isinstance(figures.attainment_now, Unknown):
+                said.append(Note.RECENT.message(recent=100.0 * figures.attainment_now))
+        said += _believed(plan) + [told for stage in plan.stages for told in _estimated(stage)]
+    said += [] if plan.decision.warning is None else [plan.decision.warning]
+    said += [told for stage in plan.stages for told in _caches_lost(stage)]
+    return _condition(plan, reason, " ".join(said))
+
+
+def _estimated(stage: StagePlan) -> list[str]:
+    slo, role = stage.seen.pool.spec.slo, stage.role
+    said = estimated(stage.learned, slo.time_to_first_token, slo.time_per_output_token, parted=bool(role))
+    return [of_role(role, one) for one in said]
+
+
+def _caches_lost(stage: StagePlan) -> list[str]:
+    rise = stage.learned.caches_lost
+    said = "" if rise is None else Note.CACHES_LOST.message(rise=rise)
+    return [of_role(stage.role, f"{said[0].upper()}{said[1:]}.")] if said else []
+
+
+def _believed(plan: PoolPlan) -> list[str]:
+    """Where TTFT is measured, and by what it is judged."""
+    figures, gateway = plan.decision.figures, plan.seen.observation.gateway
+    if figures.witness == Witness.GATEWAY:
+        return [Note.AT_GATEWAY.message()]
+    if plan.learned.ttft_inferred:
+        return [Note.TTFT_INFERRED.message()]
+    choice = isinstance(gateway.time_to_first_token, Histogram)
+    where = [Note.AT_ENGINES.message()] if choice else []
+    if figures.witness == Witness.HISTOGRAM:
+        return where
+    waits = [Note.WAITING_NOW.message(seconds=figures.longest_wait)] if figures.longest_wait >= 1.0 else []
+    return [*where, Note.WITNESS.message(), *waits]
+
+
+def _calibrating_condition(plan: PoolPlan) -> Condition:
+    if plan.decision.calibrating:
+        return _condition(plan, Reason.LEARNING, Reason.LEARNING.message())
+    return _condition(plan, Reason.LEARNED, Reason.LEARNED.message())
+
+
+def told_bounds(bounds: InForce) -> Bounds:
+    """The bounds in force, as the status has them."""
+    return Bounds(min=bounds.least.replicas, max=bounds.most.replicas, schedule=", ".join(bounds.schedules) or None)
+
+
+def _throughput(figures: Figures, money: Expense) -> Throughput | None:
+    if isinstance(figures.generation_rate, Unknown):
+        return None
+    return Throughput(
+        generation_tokens_per_second=round(figures.generation_rate, 1),
+        prompt_tokens_per_second=rounded(figures.prompt_rate, 1),
+        tokens_per_second_per_gpu=rounded(money.per_gpu, 1),
+        dollars_per_million_tokens=rounded(money.per_million, 2),
+        tokens_per_dollar=rounded(money.per_dollar, 0),
+    )
+
+
+def _cost(money: Expense) -> Cost | None:
+    if money.price is None and isinstance(money.dollars, Unknown):
+        return None
+    return Cost(
+        dollars_per_hour=rounded(money.dollars, 2),
+        compared_to=money.price,
+        noted=money.noted,
+        compared_dollars_per_hour=rounded(money.compared, 2),
+        break_even_tokens_per_second=rounded(money.break_even, 1),
+        break_even_load=rounded(money.break_even_load, 3),
+    )
+
+
+def _seconds(figure: Reading) -> str | None:
+    return None if isinstance(figure, Unknown) else brief(figure)
+
+
+def _percent(figure: Reading) -> float | None:
+    return None if isinstance(figure, Unknown) else round(100.0 * figure, 2)

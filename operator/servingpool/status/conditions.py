@@ -1,0 +1,402 @@
+"""What the conditions say, and each target: metrics, limits, objects, zero, drains; and how exact the attainment is.
+
+A histogram counts how many requests lie between two of its bounds, not where (docs/records/experiments.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from servingpool.adapters.cluster import input_limits
+from servingpool.adapters.cluster.drain import Drain
+from servingpool.adapters.gateways.own_gateway import OwnGateway, bound_of
+from servingpool.adapters.prometheus import Cause, FirstRequest, GatewayProfile, Selection
+from servingpool.api.conditions import Reason, Truth
+from servingpool.api.duration import brief
+from servingpool.api.serving_pool import ServingPool
+from servingpool.api.status import TargetStatus
+from servingpool.catalogue.limits import LimitName
+from servingpool.catalogue.notes import Note
+from servingpool.decision.decision import Part
+from servingpool.decision.explain import told_standing
+from servingpool.decision.observation import Observation, Unknown
+from servingpool.decision.observe import LatencyCount, Standing
+from servingpool.decision.pool import Bounds
+from servingpool.decision.roles import client_bound
+from servingpool.decision.words import clock, shown
+from servingpool.reconcile.collect import Collected, SeenTarget, of_role
+from servingpool.reconcile.plan import Learned, PoolPlan, StagePlan
+
+CAUSES: Mapping[Cause, Callable[[str], tuple[Reason, str]]] = {
+    Cause.OTHER_MODEL: lambda detail: (Reason.NO_SERIES_FOR_MODEL, Reason.NO_SERIES_FOR_MODEL.message(detail=detail)),
+    Cause.OTHER_ENGINE: lambda detail: (Reason.WRONG_ENGINE, Reason.WRONG_ENGINE.message(detail=detail)),
+    Cause.ROUTER: lambda detail: (Reason.ROUTER_SERIES, Reason.ROUTER_SERIES.message(detail=detail)),
+    Cause.WRONG_LABELS: lambda detail: (Reason.WRONG_LABELS, Reason.WRONG_LABELS.message(detail=detail)),
+    Cause.AMBIGUOUS: lambda detail: (Reason.AMBIGUOUS_GAUGES, Reason.AMBIGUOUS_GAUGES.message(detail=detail)),
+    Cause.NOT_SCRAPED: lambda detail: (Reason.NOT_SCRAPED, Reason.NOT_SCRAPED.message(detail=detail)),
+    Cause.SCRAPE_FAILED: lambda detail: (Reason.SCRAPE_FAILED, Reason.SCRAPE_FAILED.message(detail=detail)),
+    Cause.NO_ENGINE_SERIES: lambda detail: (Reason.NO_ENGINE_SERIES, Reason.NO_ENGINE_SERIES.message(detail=detail)),
+}
+"""Of a fleet without any sample, all for one cause."""
+WELL = (Reason.VALID_METRICS, Reason.METERED_AT_GATEWAY, Reason.NO_READY_REPLICAS, Reason.SCALED_TO_ZERO)
+"""Of which no role is the cause: no sample that there should be is missing."""
+
+
+def judge_metrics(plan: PoolPlan) -> tuple[Reason, str]:
+    """Reason and message, which begins with the role where one alone is the cause."""
+    reason, said = _at_zero(plan) or _judged_metrics(plan)
+    if reason in WELL:
+        return reason, said
+    judged = [(one.role, _judged_metrics(one)) for one in plan.stages]
+    ill = [role for role, (found, _) in judged if found not in WELL]
+    return reason, of_role(ill[0], said) if len(ill) == 1 else said
+
+
+def _judged_metrics(plan: PoolPlan | StagePlan) -> tuple[Reason, str]:
+    observation, selection, learned = plan.seen.observation, plan.seen.selection, plan.learned
+    if selection is None and isinstance(observation.metrics, Unknown) and (observation.ready or observation.starting):
+        said = Reason.FAILED_GET_METRICS.message(detail=observation.metrics.reason)
+        return Reason.FAILED_GET_METRICS, said
+    if selection is None or not observation.ready:
+        return Reason.NO_READY_REPLICAS, Reason.NO_READY_REPLICAS.message()
+    missing, detail = selection.missing, selection.explain()
+    if not missing:
+        return _samples_condition(observation, selection, learned, plan.decision.standing)
+    if len(missing) < len(observation.ready):
+        return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
+    alike = {one.cause for one in missing.values()} - {Cause.UNKNOWN}  # only some are looked into
+    return _cause_condition(alike.pop() if len(alike) == 1 else Cause.UNKNOWN, detail)
+
+
+def _at_zero(plan: PoolPlan) -> tuple[Reason, str] | None:
+    """What to say of the metrics of a fleet that is at 0 because no request comes; None at other times."""
+    seen = plan.seen
+    shown = not isinstance(seen.observation.gateway.at_zero, Unknown)
+    at_zero = shown and seen.observation.requested == 0 and not seen.observation.ready
+    if not at_zero or seen.gateway is None or not seen.pool.spec.goes_to_zero:
+        return None
+    return Reason.SCALED_TO_ZERO, Reason.SCALED_TO_ZERO.message(gateway=seen.gateway[0].text)
+
+
+def _cause_condition(cause: Cause, detail: str) -> tuple[Reason, str]:
+    """For a fleet without any sample, all for the same cause."""
+    if cause in CAUSES:
+        return CAUSES[cause](detail)
+    return Reason.FAILED_GET_METRICS, Reason.FAILED_GET_METRICS.message(detail=detail)
+
+
+def _samples_condition(
+    observation: Observation, selection: Selection, learned: Learned, standing: Sequence[Standing]
+) -> tuple[Reason, str]:
+    """For a fleet whose samples are all fresh: what they lack, and which of them say what nothing moves."""
+    if learned.missing is not None:
+        if selection.native:
+            return Reason.NATIVE_HISTOGRAMS, Reason.NATIVE_HISTOGRAMS.message(pods=selection.named_native)
+        return _lacking_condition(learned.missing, partial=learned.coverage > 0.0, metered=observation.metered)
+    unknown = _unknown(learned)
+    if unknown is not None:
+        return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=unknown)
+    if standing:
+        return Reason.NO_PROGRESS, Reason.NO_PROGRESS.message(replicas=told_standing(standing))
+    return _complete_condition(observation, selection)
+
+
+def _complete_condition(observation: Observation, selection: Selection) -> tuple[Reason, str]:
+    """For samples that lack nothing: what else is odd about the pods' series."""
+    if selection.unreadable:
+        return Reason.UNREADABLE_SERIES, Reason.UNREADABLE_SERIES.message(detail=selection.named_unreadable)
+    if selection.doubled:
+        return Reason.DOUBLED_SERIES, Reason.DOUBLED_SERIES.message(pods=selection.named_doubled)
+    ready = len(observation.ready)
+    if observation.metered:
+        return Reason.METERED_AT_GATEWAY, Reason.METERED_AT_GATEWAY.message(ready=ready)
+    return Reason.VALID_METRICS, Reason.VALID_METRICS.message(ready=ready)
+
+
+def _unknown(learned: Learned) -> str | None:
+    """What is not known of samples that lack nothing; None where all is."""
+    if learned.damaged is not None:
+        return Note.DAMAGED_FIGURES.message(figures=learned.damaged)
+    if learned.queue_unknown is not None:
+        return Note.QUEUE_UNKNOWN.message(detail=learned.queue_unknown)
+    if learned.client_unknown is not None:
+        return Note.CLIENT_UNKNOWN.message(detail=learned.client_unknown)
+    return None
+
+
+def _lacking_condition(names: str, *, partial: bool, metered: bool) -> tuple[Reason, str]:
+    """For samples without a figure that decisions need. `partial`: other replicas have it."""
+    detail = Note.GATEWAY_LACKS.message(names=names) if metered else Note.ALL_SAMPLES_LACK.message(names=names)
+    if partial:
+        return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
+    return Reason.MISSING_FIGURES, Reason.MISSING_FIGURES.message(detail=detail)
+
+
+LIMITED_BY: tuple[str, ...] = (
+    *(Reason.GPU_BUDGET, Reason.TOO_MANY_REPLICAS, Reason.TOO_FEW_REPLICAS),
+    *(Reason.PREFILL_PER_DECODE, Reason.OTHER_ROLE_RUNS),
+)
+"""Reasons, called as the limits that they report. Where both roles are limited, the first of these is reported: a role
+that has less than it needs comes before one that has more."""
+
+
+def judge_limits(plan: PoolPlan) -> tuple[Reason, str]:
+    """Reason and message."""
+    found = [each for stage in plan.stages if (each := _judged_limits(stage)) is not None]
+    within_range = (Reason.DESIRED_WITHIN_RANGE, Reason.DESIRED_WITHIN_RANGE.message())
+    return min(found, key=lambda one: LIMITED_BY.index(one[0]), default=within_range)
+
+
+def limit_of(plan: PoolPlan) -> str | None:
+    """Name of the last limit; of both roles', in the order of `LIMITED_BY`. None where nothing is limited."""
+    last = [stage.decision.limits[-1].name.value for stage in plan.stages if stage.decision.limits]
+    return min(last, key=lambda name: LIMITED_BY.index(name) if name in LIMITED_BY else len(LIMITED_BY), default=None)
+
+
+def _judged_limits(stage: StagePlan) -> tuple[Reason, str] | None:
+    """What limits a stage; None where nothing does."""
+    decision, role = stage.decision, stage.role
+    cut = next((one for one in decision.limits if one.name == LimitName.GPU_BUDGET), None)
+    if cut is not None:
+        said = Reason.GPU_BUDGET.message(needed=_needed(stage, cut.before), said=cut.reason)
+        return Reason.GPU_BUDGET, of_role(role, said)
+    hit = next((one for one in decision.limits if one.name in LIMITED_BY), None)
+    if hit is None:
+        return None
+    reason, said = _by_bound(_needed(stage, hit.before), decision.bounds, above=hit.name == LimitName.MAXIMUM)
+    return reason, of_role(role, said)
+
+
+def _by_bound(needed: str, bounds: Bounds, *, above: bool) -> tuple[Reason, str]:
+    """Reason and message of a need that is `above` max, or below the min in force."""
+    if above:
+        return Reason.TOO_MANY_REPLICAS, Reason.TOO_MANY_REPLICAS.message(needed=needed, bound=bounds.most)
+    least, beside = bounds.least, bounds.least.beside
+    if beside is None:
+        return Reason.TOO_FEW_REPLICAS, Reason.TOO_FEW_REPLICAS.message(needed=needed, bound=least)
+    replicas, role = beside.replicas, beside.role
+    if beside.ratio:
+        said = Reason.PREFILL_PER_DECODE.message(needed=needed, bound=least, replicas=replicas, role=role)
+        return Reason.PREFILL_PER_DECODE, said
+    said = Reason.OTHER_ROLE_RUNS.message(needed=needed, bound=least, replicas=replicas, role=role)
+    return Reason.OTHER_ROLE_RUNS, said
+
+
+def _needed(stage: StagePlan, replicas: float) -> str:
+    """Replicas, with what they are counted in where there are several targets."""
+    return f"{shown(replicas)} of {stage.learned.reference}" if stage.seen.pool.spec.several else shown(replicas)
+
+
+def judge_objects(seen: Collected) -> tuple[Reason, str] | None:
+    """Reason and message; None where nothing is to be said."""
+    targets = [target.workload for target in seen.targets]
+    own = [f"{one.key}: {'; '.join(one.left_out)}" for one in targets if one.left_out]
+    around, count = seen.left_out
+    if count:
+        objects = _named([*own, *(each for each in around if each not in own)], count)
+        return Reason.UNREADABLE_OBJECTS, Reason.UNREADABLE_OBJECTS.message(objects=objects)
+    target = next((target for target in seen.targets if target.strangers), None)
+    if target is None:
+        return None
+    pods = _named(target.strangers, len(target.strangers))
+    return Reason.PODS_OF_OTHERS, Reason.PODS_OF_OTHERS.message(target=target.workload.key, pods=pods)
+
+
+def _named(found: Sequence[str], count: int) -> str:
+    """The first of so many, and how many more there are."""
+    told = found[: input_limits.TOLD]
+    return "; ".join(told) + (f"; and {count - len(told)} more" if count > len(told) else "")
+
+
+REACTION = 30.0
+"""Seconds from a request to the order: at most one scrape and one tick, 15 s each by default."""
+
+
+def judge_zero(plan: PoolPlan) -> tuple[Reason, str] | None:
+    """Reason and message; None where min is at least 1."""
+    pool, known, learned = plan.seen.pool, plan.seen.gateway, plan.learned
+    if not pool.spec.goes_to_zero or known is None:
+        return None
+    own, profile = known
+    if learned.vanished is not None:
+        said = Reason.DEMAND_VANISHED.message(gateway=own.text, at=clock(learned.vanished))
+        return Reason.DEMAND_VANISHED, said
+    shown = plan.seen.observation.gateway.at_zero
+    if isinstance(shown, Unknown):
+        return Reason.DEMAND_NOT_SHOWN, Reason.DEMAND_NOT_SHOWN.message(detail=shown.reason)
+    return _first_request(pool, own, profile, learned, metered=plan.seen.observation.metered)
+
+
+def _first_request(
+    pool: ServingPool, own: OwnGateway, profile: GatewayProfile, learned: Learned, *, metered: bool
+) -> tuple[Reason, str]:
+    """What it meets, by the gateway's profile and what the pool says of it."""
+    at_zero, holds = profile.at_zero, holds_for(pool, profile)
+    does = FirstRequest.REJECTS if at_zero is None else at_zero.first_request
+    if does is FirstRequest.REJECTS and holds:
+        does = FirstRequest.RETRIES  # the pool says so
+    conduct = _conduct(does, holds)
+    cold, refuses = learned.cold_start, does is FirstRequest.REJECTS
+    if not refuses and (holds is None or cold is None):
+        detail = Note.NO_HOLD_TIME.message() if holds is None else Note.NO_COLD_START.message()
+        said = Reason.FIRST_REQUEST_UNKNOWN.message(gateway=own.text, conduct=conduct, detail=detail)
+        return Reason.FIRST_REQUEST_UNKNOWN, said
+    counted = _counted(pool, does, metered=metered)
+    taken, reaction = (Note.UNKNOWN_TIME.message() if cold is None else brief(cold)), brief(REACTION)
+    if refuses or holds is None or cold is None or holds < cold + REACTION:
+        said = Reason.FIRST_REQUEST_FAILS.message(
+            gateway=own.text, conduct=conduct, cold=taken, reaction=reaction, counted=counted
+        )
+        return Reason.FIRST_REQUEST_FAILS, said
+    said = Reason.HOLDS_FIRST_REQUEST.message(
+        gateway=own.text, conduct=conduct, cold=taken, reaction=reaction, counted=counted
+    )
+    return Reason.HOLDS_FIRST_REQUEST, said
+
+
+def holds_for(pool: ServingPool, profile: GatewayProfile) -> float | None:
+    """Seconds for which the gateway holds a request, or tries it again; None where nothing says."""
+    gateway = pool.spec.metrics.gateway
+    if gateway is not None and gateway.holds_for is not None:
+        return gateway.holds_for
+    return None if profile.at_zero is None else profile.at_zero.holds_for
+
+
+def _conduct(does: FirstRequest, holds: float | None) -> str:
+    time = Note.UNKNOWN_TIME.message() if holds is None else brief(holds)
+    match does:
+        case FirstRequest.HOLDS:
+            return Note.HOLDS.message(time=time)
+        case FirstRequest.RETRIES:
+            return Note.RETRIES.message(time=time)
+    return Note.REJECTS.message()
+
+
+def _counted(pool: ServingPool, does: FirstRequest, *, metered: bool) -> str:
+    """How the attainment counts requests that arrive at 0 replicas."""
+    if pool.spec.slo.time_to_first_token is None:
+        return Note.TTFT_NOT_JUDGED.message()
+    if bound_of(pool, metered=metered) is not None and does is not FirstRequest.HOLDS:
+        return Note.REFUSED_NOT_COUNTED.message()
+    return Note.REFUSED_ARE_LATE.message() if does is FirstRequest.RETRIES else Note.HELD_ARE_LATE.message()
+
+
+WITHDRAWN_AFTER = 5.0
+"""Seconds in which a load balancer may still send requests to a deleted pod: EndpointSlice, kube-proxy and the
+gateway's watch each take a second or two, more on large clusters. Requests after SIGTERM are lost."""
+EXIT = 5.0
+"""Seconds from the last answer to the process's end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What is missing for a scale-down without loss."""
+
+    reason: Reason
+    message: str
+
+
+def judge_drain(drain: Drain, busy: Collection[float]) -> tuple[Reason, str]:
+    """Reason and message of DrainReady. `busy`: requests in flight on each replica with known load."""
+    lacks = _lacks(drain, busy)
+    if lacks:
+        return lacks[0].reason, " ".join(lack.message for lack in lacks)
+    unknown = [each.reason for each in (drain.shutdown_timeout, drain.pre_stop) if isinstance(each, Unknown)]
+    if unknown:
+        return Reason.DRAIN_NOT_VISIBLE, Reason.DRAIN_NOT_VISIBLE.message(detail="; ".join(unknown))
+    assert not isinstance(drain.pre_stop, Unknown)
+    assert not isinstance(drain.shutdown_timeout, Unknown)
+    said = Reason.FINISHES_REQUESTS.message(pre_stop=drain.pre_stop, timeout=drain.shutdown_timeout, grace=drain.grace)
+    return Reason.FINISHES_REQUESTS, said
+
+
+def _lacks(drain: Drain, busy: Collection[float]) -> list[Lack]:
+    found = []
+    hook = 0.0 if isinstance(drain.pre_stop, Unknown) else drain.pre_stop
+    timeout = 0.0 if isinstance(drain.shutdown_timeout, Unknown) else drain.shutdown_timeout
+    if drain.shutdown_timeout == 0.0:
+        now = f", about {sum(busy) / len(busy):.0f} per replica now" if busy else ""
+        found.append(Lack(Reason.NO_SHUTDOWN_TIMEOUT, Reason.NO_SHUTDOWN_TIMEOUT.message(now=now)))
+    if not isinstance(drain.pre_stop, Unknown) and drain.pre_stop < WITHDRAWN_AFTER:
+        hooked = f"The preStop hook sleeps only {hook:g} s" if hook else "There is no preStop sleep"
+        said = Reason.PRE_STOP_TOO_SHORT.message(hook=hooked, least=WITHDRAWN_AFTER)
+        found.append(Lack(Reason.PRE_STOP_TOO_SHORT, said))
+    needed = hook + timeout + EXIT
+    if drain.grace < needed:
+        said = Reason.GRACE_PERIOD_TOO_SHORT.message(grace=drain.grace, hook=hook, timeout=timeout, needed=needed)
+        found.append(Lack(Reason.GRACE_PERIOD_TOO_SHORT, said))
+    return found
+
+
+def targets_of(parts: Sequence[Part], *, done: bool) -> tuple[TargetStatus, ...]:
+    """Each target. `done`: all that was decided was ordered just now.
+
+    Of orders that were carried out in part the next tick tells which.
+    """
+    return tuple(
+        TargetStatus(
+            name=one.target,
+            replicas=one.replicas if done else one.requested,
+            ready=one.ready,
+            desired=one.replicas,
+            speed=None if isinstance(one.speed, Unknown) else round(one.speed, 2),
+            cold_start=brief(one.cold_start),
+            stuck=one.stuck,
+        )
+        for one in parts
+    )
+
+
+def judge_drains(targets: Sequence[SeenTarget], busy: Collection[float]) -> tuple[Reason, str]:
+    """Reason and message of DrainReady: of the first target where it is not True, else of the first."""
+    judged = [(one.name, *judge_drain(one.workload.drain, busy)) for one in targets]
+    ranked = sorted(judged, key=lambda one: (Truth.FALSE, Truth.UNKNOWN, Truth.TRUE).index(one[1].status))
+    name, reason, said = ranked[0]
+    return reason, said if len(targets) == 1 or reason.status is Truth.TRUE else f"{name}: {said}"
+
+
+def judge_targets(parts: Sequence[Part]) -> tuple[Reason, str]:
+    """Reason and message of TargetsAvailable."""
+    stuck = [f"{one.target}: {one.stuck}" for one in parts if one.stuck is not None]
+    if not stuck:
+        return Reason.TARGETS_DELIVER, Reason.TARGETS_DELIVER.message(targets=len(parts))
+    others = [f"{one.replicas} of {one.target}" for one in parts if one.stuck is None and one.replicas > 0]
+    instead = Note.IN_ITS_PLACE.message(others=", ".join(others)) if others else Note.NO_OTHER_TARGET.message()
+    said = Reason.TARGET_NOT_DELIVERING.message(stuck=". ".join(stuck), instead=instead)
+    return Reason.TARGET_NOT_DELIVERING, said
+
+
+WORTH_SAYING = 0.05
+"""Share of the requests."""
+
+
+def estimated(learned: Learned, ttft: float | None, tpot: float | None, *, parted: bool = False) -> list[str]:
+    """A sentence for each bound (seconds) for which more than a few requests are estimated.
+
+    `parted`: `ttft` is what the client's bound leaves the engines of one role.
+    """
+    bounds = (
+        (ttft, learned.first_tokens, learned.buckets.ttft, parted),
+        (tpot, learned.finished, learned.buckets.tpot, False),
+    )
+    return [said for each in bounds if (said := _said(*each))]
+
+
+def _said(bound: float | None, count: LatencyCount, bucket: tuple[float, float], parted: bool) -> str:
+    if bound is None or not count.total or count.straddling < WORTH_SAYING * count.total:
+        return ""
+    share, (lower, upper) = count.straddling / count.total, bucket
+    if math.isinf(upper):
+        return Note.BEYOND_LAST_BUCKET.message(share=share, last=_written(lower), bound=_written(bound))
+    edges = [edge for edge in bucket if edge > 0.0]
+    if parted:
+        exact = " or ".join(_written(client_bound(edge)) for edge in edges)
+        return Note.ESTIMATED_OF_ROLE.message(share=share, bound=_written(bound), exact=exact)
+    return Note.ESTIMATED.message(share=share, bound=_written(bound), exact=" or ".join(map(_written, edges)))
+
+
+def _written(seconds: float) -> str:
+    """A duration as it can be put into the spec: `1s`, `2500ms`."""
+    return f"{seconds:g}s" if seconds == int(seconds) else f"{1_000 * seconds:g}ms"

@@ -1,0 +1,281 @@
+"""The last stage of a tick: it writes a pool's status if a person would care, and posts events."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.errors import ClusterError, NotFound, Unanswered
+from servingpool.adapters.cluster.objects import Key
+from servingpool.api.conditions import Condition, ConditionType, Reason, Truth
+from servingpool.api.part import Part
+from servingpool.api.serving_pool import Metadata
+from servingpool.api.status import Bounds, Change, Cost, LastDecision, Latency, Status, Throughput
+from servingpool.catalogue.events import WARNED, EventReason
+from servingpool.reconcile.act import ScaleOutcome
+from servingpool.reconcile.keep import ANY_PROFILE, PoolState
+from servingpool.reconcile.plan import PoolPlan
+from servingpool.status.builder import FIGURE_NAMES
+
+log = logging.getLogger(__name__)
+
+
+def _fields(part: type[Part]) -> list[str]:
+    """As they are called in a manifest."""
+    return [field.alias or name for name, field in part.model_fields.items()]
+
+
+WARNED_AGAIN_AFTER = 600.0
+"""Seconds. Otherwise a condition that flaps would post an event every other tick and hide other events."""
+
+FIGURES_AFTER = 60.0
+"""Seconds between two writes for nothing but changed figures."""
+FIGURES_CHANGE = 0.2
+"""Relative change of a figure that is worth one."""
+SERVING_AFTER = 300.0
+"""Seconds after which a pool with traffic is written anyway: an older decision looks as if the operator were gone.
+An idle pool is not written at all."""
+FIGURES_FLOOR = 5.0
+"""Tokens per second, requests, percent: smaller figures are compared with this, so that single requests cause no write
+(docs/records/experiments.md)."""
+NUMBER = re.compile(r"(?<![\w.-])(?<!HTTP )\d+(\.\d+)?(?![\w-]|\.\d)")
+"""A number in a message that may change at every tick, such as seconds or percent. Numbers in names do not match."""
+ANYTHING = dict.fromkeys(_fields(Status)) | {
+    "bounds": dict.fromkeys(_fields(Bounds)),
+    "throughput": dict.fromkeys(_fields(Throughput)),
+    "cost": dict.fromkeys(_fields(Cost)),
+    "latency": dict.fromkeys(_fields(Latency)),
+    "lastDecision": dict.fromkeys(_fields(LastDecision)) | {"figures": dict.fromkeys(FIGURE_NAMES.values())},
+    "profile": ANY_PROFILE,
+}
+"""A status with every field. A merge patch merges nested objects, so each field to remove must be named."""
+
+
+class ReportWriter(Protocol):
+    """What reporting needs of a cluster."""
+
+    async def write_status(self, pool: Key, changes: dict[str, Any]) -> None:
+        """Merge into a pool's status."""
+
+    async def post_event(self, pool: Key, uid: str, *, type_: str, reason: str, message: str) -> None:
+        """Post an event on a pool."""
+
+
+class Reporter:
+    """Reports for all pools."""
+
+    def __init__(self, writer: ReportWriter, cache: ClusterCache) -> None:
+        self._writer, self._cache = writer, cache
+        self.failures: dict[str, int] = {"status": 0, "event": 0}
+        """Writes that failed, by kind, since the start."""
+
+    async def announce(self, plan: PoolPlan, outcome: ScaleOutcome, state: PoolState) -> None:
+        """Post the events of a scale."""
+        decision = plan.decision
+        message = EventReason.SUCCESSFUL_RESCALE.message(replicas=decision.replicas, reason=decision.reason)
+        if outcome.ordered is not None:
+            await self.event(plan.meta, EventReason.SUCCESSFUL_RESCALE.type, EventReason.SUCCESSFUL_RESCALE, message)
+        if outcome.blind_choice is not None and EventReason.VICTIMS_NOT_CHOSEN not in state.warned:
+            state.warned_of(EventReason.VICTIMS_NOT_CHOSEN, 0.0)
+            type_, message = outcome.blind_choice
+            await self.event(plan.meta, type_, EventReason.VICTIMS_NOT_CHOSEN, message)
+
+    async def recommend(self, plan: PoolPlan, state: PoolState) -> None:
+        """Post what Auto would have done, once per change of the recommendation, and log it."""
+        if not state.recommends(plan):
+            return
+        decision, requested = plan.decision, plan.seen.observation.requested
+        message = EventReason.RECOMMENDED.message(
+            replicas=decision.replicas, requested=requested, reason=decision.reason
+        )
+        log.info("%s", message, extra=plan.meta.log_fields | {"from": requested, "to": decision.replicas})
+        await self.event(plan.meta, EventReason.RECOMMENDED.type, EventReason.RECOMMENDED, message)
+
+    async def tell(self, pool: Metadata, state: PoolState, status: Status, now: float, may: Callable[[], bool]) -> None:
+        """Write the status if a person would care, then post an event for what has gone wrong since the last one.
+
+        Each write may take seconds: `may` says whether the next one is still allowed.
+        """
+        before = state.status
+        if may() and await self._write(pool, state, status, now) and may():
+            await self._warn(pool, state, before, now)
+
+    async def foretell(self, pool: Metadata, state: PoolState, history: tuple[Change, ...], now: float) -> bool:
+        """Write a change before it is ordered. Whether that was done.
+
+        Who orders 0 is told by the status only: an operator that ended before it told would leave a pool at 0 for ever.
+        """
+        status = state.status.model_copy(update={"history": history})
+        patch = changes(ANYTHING if state.status_write_unknown else state.status.to_dict(), status.to_dict())
+        if patch and not await self._send(pool, state, patch):
+            return False
+        state.status_written(status, now, with_profile=False)
+        return True
+
+    async def save(self, pool: Metadata, state: PoolState) -> None:
+        """Write the learned profile whatever its age: the operator stops."""
+        if state.kept.unsaved:
+            # The profile alone: if the last write got no answer, the known status is the one before it.
+            before = ANYTHING["profile"] if state.status_write_unknown else state.status.profile or {}
+            await self._send(pool, state, {"profile": changes(before, state.kept.dump())})
+
+    async def event(self, pool: Metadata, type_: str, reason: str, message: str) -> None:
+        """Post an event; one that is lost is only logged."""
+        try:
+            await self._writer.post_event(pool.key, pool.uid, type_=type_, reason=reason, message=message)
+        except ClusterError as error:
+            self.failures["event"] += 1
+            log.warning("%s", error, extra=pool.log_fields)
+
+    async def _warn(self, pool: Metadata, state: PoolState, before: Status, now: float) -> None:
+        for type_, bad in WARNED.items():
+            found, then = state.status.condition(type_), before.condition(type_)
+            if found is None or found.status != bad:
+                continue
+            if then is not None and (then.status, then.reason) == (found.status, found.reason):
+                continue
+            if now - state.warned.get(found.reason, -WARNED_AGAIN_AFTER) >= WARNED_AGAIN_AFTER:
+                state.warned_of(found.reason, now)
+                await self.event(pool, "Warning", found.reason, found.message)
+
+    async def _write(self, pool: Metadata, state: PoolState, status: Status, now: float) -> bool:
+        """Whether the status was worth a write, and was written."""
+        due, unknown = state.profile_due(now), state.status_write_unknown
+        if not due and not unknown and not worth_writing(state.status, status, now - state.written_at):
+            return False
+        if due:
+            status = status.model_copy(update={"profile": state.kept.dump()})
+        # If the stored status is unknown, every field is written, also those to remove.
+        patch = changes(ANYTHING if unknown else state.status.to_dict(), status.to_dict())
+        if patch and not await self._send(pool, state, patch):
+            return False
+        state.status_written(status, now, with_profile=due)
+        return True
+
+    async def _send(self, pool: Metadata, state: PoolState, patch: dict[str, Any]) -> bool:
+        before = state.status_write_begun()
+        try:
+            await self._writer.write_status(pool.key, patch)
+        except NotFound:
+            # The pool is deleted. If its watch was broken then, no event says so.
+            self._cache.forget_pool(pool.key, pool.uid)
+            return False
+        except ClusterError as error:
+            state.status_write_ended(unknown=before or isinstance(error, Unanswered))
+            self.failures["status"] += 1
+            log.warning("%s", error, extra=pool.log_fields)
+            return False
+        state.status_write_ended(unknown=before)
+        return True
+
+
+def worth_writing(before: Status, after: Status, age: float) -> bool:
+    """Whether a person would care, `age` seconds after the last write."""
+    if _headline(before) != _headline(after) or _seen_whole_again(before, after):
+        return True
+    if age < FIGURES_AFTER:
+        return False
+    return (
+        _reasons(before) != _reasons(after)
+        or _other_complaints(before, after)
+        or _figures_moved(before, after)
+        or (age >= SERVING_AFTER and _serving(after))
+    )
+
+
+def changes(before: Any, after: Any) -> Any:
+    """The merge patch (RFC 7386) that turns `before` into `after`: lists whole, what is gone as None."""
+    patch: dict[str, Any] = {key: None for key in before if key not in after}
+    for key, value in after.items():
+        if isinstance(value, dict) and isinstance(before.get(key), dict):
+            inner = changes(before[key], value)
+            if inner:
+                patch[key] = inner
+        elif key not in before or before[key] != value:
+            patch[key] = value
+    return patch
+
+
+def _headline(status: Status) -> tuple[Any, ...]:
+    conditions = tuple((one.type, one.status, one.reason if _tells(one) else "") for one in status.conditions)
+    compared = None if status.cost is None else status.cost.compared_to
+    return (
+        status.observed_generation,
+        conditions,
+        status.fleet,
+        status.bounds,
+        status.replicas,
+        _orders(status),
+        status.last_scale_time,
+        status.history,
+        compared,
+    )
+
+
+def _orders(status: Status) -> list[tuple[str, int, int, int, bool]]:
+    """What a person sees of each of several targets. Its sentence may hold a number that is another at every tick."""
+    return [(one.name, one.replicas, one.ready, one.desired, one.stuck is None) for one in status.targets or ()]
+
+
+def _reasons(status: Status) -> tuple[str | None, ...]:
+    return (status.why, *(one.reason for one in status.conditions))
+
+
+def _other_complaints(before: Status, after: Status) -> bool:
+    """Whether something else is said of what may be wrong; "last scraped 93 s ago" is new at every tick.
+
+    "Cannot be reached" stood for a day where it was "answered HTTP 401" by then, for both are FailedGetMetrics.
+    """
+    held = {one.type: one.message for one in before.conditions}
+    return any(
+        (_tells(one) or one.type is ConditionType.METRICS_AVAILABLE)
+        and held.get(one.type) != one.message  # in most cases it is not, and quick to see
+        and NUMBER.sub("#", held.get(one.type, "")) != NUMBER.sub("#", one.message)
+        for one in after.conditions
+    )
+
+
+def _tells(condition: Condition) -> bool:
+    """Whether the reason is what a person looks for. Of what is well it may come and go with a gateway that does."""
+    return condition.type is ConditionType.READY or condition.status is not Truth.TRUE
+
+
+def _seen_whole_again(before: Status, after: Status) -> bool:
+    """Whether what could be read again when it was last written, but in part, now is read whole.
+
+    When Prometheus is back its first samples are old: a minute long "last scraped 16 s ago" stood there. Told each time
+    that samples are whole again, a gateway that answers at every other tick makes two writes a minute instead of one.
+    """
+    back = before.last_decision.at if before.last_decision is not None else None
+    partial = any(
+        one.reason == Reason.PARTIAL_METRICS and one.last_transition_time == back for one in before.conditions
+    )
+    return partial and any(one.reason == Reason.VALID_METRICS for one in after.conditions)
+
+
+def _figures_moved(before: Status, after: Status) -> bool:
+    return any(
+        (old is None) != (new is None) or (old is not None and new is not None and _moved(old, new))
+        for old, new in zip(_figures(before), _figures(after), strict=True)
+    )
+
+
+def _serving(status: Status) -> bool:
+    return status.throughput is not None and bool(status.throughput.generation_tokens_per_second)
+
+
+def _moved(old: float, new: float) -> bool:
+    return abs(new - old) > FIGURES_CHANGE * max(abs(old), abs(new), FIGURES_FLOOR)
+
+
+def _figures(status: Status) -> tuple[float | None, ...]:
+    throughput = status.throughput
+    return (
+        None if throughput is None else throughput.generation_tokens_per_second,
+        status.queue_depth,
+        # A percent of requests late is a fifth of a 95% budget: count the misses, not the hits.
+        None if status.attainment is None else 100.0 - status.attainment,
+    )

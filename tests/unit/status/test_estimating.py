@@ -1,0 +1,96 @@
+"""What a pool is told whose bounds are not the engine's."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from servingpool.decision.learn import Memory
+from servingpool.decision.observation import NOT_EXPOSED, Bucket
+from servingpool.decision.observe import TTFT_COUNT, Buckets, CounterDelta, SampleWindow
+from servingpool.decision.observe.counters import FIELDS
+from servingpool.decision.observe.samples import TPOT_COUNT, TPOT_LOWER, TPOT_UPPER, TTFT_LOWER, TTFT_UPPER
+from servingpool.reconcile.plan.pool_plan import learned
+from servingpool.status.conditions import estimated
+
+TTFT, TPOT = 2.0, 0.12
+
+
+def seen(*, ttft: tuple[float, float], tpot: tuple[float, float], edges: tuple[float, float, float, float]) -> Memory:
+    """A hundred requests. Of each bound: how many were at most at its bucket's lower end, and at its upper."""
+    sums = [0.0] * FIELDS
+    sums[TTFT_COUNT], sums[TTFT_LOWER], sums[TTFT_UPPER] = 100.0, *ttft
+    sums[TPOT_COUNT], sums[TPOT_LOWER], sums[TPOT_UPPER] = 100.0, *tpot
+    delta = CounterDelta(
+        sums=tuple(sums),
+        covered=15.0,
+        engines={},
+        waits=(),
+        queue_excluded=False,
+        stuck=0,
+        running=1.0,
+        waiting=0.0,
+        queues=(),
+        gateway=NOT_EXPOSED,
+        gateway_queue=None,
+        client=None,
+        client_unknown=None,
+        coverage=1.0,
+        samples={},
+        buckets=Buckets(Bucket(*edges[:2]), Bucket(*edges[2:])),
+        interval=15.0,
+        missing=None,
+    )
+    return Memory(window=SampleWindow().add(now=1000.0, span=15.0, ready=1, delta=delta))
+
+
+def test_bounds_at_bucket_ends_are_counted_exactly() -> None:
+    memory = seen(ttft=(90.0, 90.0), tpot=(80.0, 80.0), edges=(2.0, 2.0, 0.12, 0.12))
+    assert estimated(learned(memory, memory), TTFT, TPOT) == []
+
+
+def test_a_bound_inside_a_bucket_with_many_requests_is_named_with_its_buckets() -> None:
+    memory = seen(ttft=(98.0, 100.0), tpot=(40.0, 90.0), edges=(1.0, 2.5, 0.1, 0.15))
+    assert estimated(learned(memory, memory), TTFT, TPOT) == [
+        "Estimated for 50% of requests: no bucket ends at 120ms. Use 100ms or 150ms for exact counts."
+    ]
+
+
+def test_buckets_of_prefill_engines_are_named_as_bounds_of_the_client() -> None:
+    memory = seen(ttft=(50.0, 80.0), tpot=(0.0, 0.0), edges=(0.08, 2.5, 0.1, 0.1))
+    assert estimated(learned(memory, memory), 1.9, None, parted=True) == [
+        "Estimated for 30% of requests: no bucket ends at 1900ms, the bound less the handover. Use 160ms or 2600ms."
+    ]
+
+
+def test_both_are_named() -> None:
+    memory = seen(ttft=(50.0, 80.0), tpot=(40.0, 90.0), edges=(1.0, 2.5, 0.1, 0.15))
+    assert estimated(learned(memory, memory), TTFT, TPOT) == [
+        "Estimated for 30% of requests: no bucket ends at 2s. Use 1s or 2500ms for exact counts.",
+        "Estimated for 50% of requests: no bucket ends at 120ms. Use 100ms or 150ms for exact counts.",
+    ]
+
+
+def test_there_is_no_bucket_below_the_first() -> None:
+    memory = seen(ttft=(90.0, 90.0), tpot=(0.0, 30.0), edges=(2.0, 2.0, 0.0, 0.01))
+    assert estimated(learned(memory, memory), TTFT, 0.004) == [
+        "Estimated for 30% of requests: no bucket ends at 4ms. Use 10ms for exact counts."
+    ]
+
+
+def test_beyond_the_last_bucket_all_count_as_late() -> None:
+    memory = seen(ttft=(60.0, 100.0), tpot=(100.0, 100.0), edges=(1.0, math.inf, 0.12, 0.12))
+    assert estimated(learned(memory, memory), TTFT, TPOT) == [
+        "40% of requests count as late: the last bucket ends at 1s, below 2s. Use 1s or less."
+    ]
+
+
+@pytest.mark.parametrize("bounds", [(None, None), (None, TPOT)])
+def test_a_bound_that_is_not_set_is_not_mentioned(bounds: tuple[float | None, float | None]) -> None:
+    memory = seen(ttft=(50.0, 80.0), tpot=(100.0, 100.0), edges=(1.0, 2.5, 0.1, 0.15))
+    assert estimated(learned(memory, memory), *bounds) == []
+
+
+def test_without_requests_there_is_nothing_to_estimate() -> None:
+    assert estimated(learned(Memory(), Memory()), TTFT, TPOT) == []
