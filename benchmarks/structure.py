@@ -16,32 +16,40 @@ CORE = Path(__file__).parent.parent / "operator" / "servingpool" / "decision"
 PACKAGE = "servingpool.decision."
 
 
-def modules() -> dict[str, ast.Module]:
-    """Each module of the core by name."""
-    return {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(CORE.glob("*.py"))}
+def sources() -> dict[str, str]:
+    """Each file of the core by name, as `decide` or `observe.samples`; fronts of rooms by theirs, as `observe`."""
+    names = {path: ".".join(path.relative_to(CORE).with_suffix("").parts) for path in sorted(CORE.rglob("*.py"))}
+    return {name.removesuffix("__init__").rstrip("."): path.read_text(encoding="utf-8") for path, name in names.items()}
 
 
-def imports(tree: ast.Module) -> set[str]:
-    """The other modules of the core that a module imports, at its head or in a function."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module is not None:
-            if node.module.startswith(PACKAGE):
-                found.add(node.module.removeprefix(PACKAGE).split(".")[0])
-            elif node.module == PACKAGE.rstrip("."):
-                found |= {alias.name for alias in node.names}
-    return found
+def _imported(tree: ast.Module) -> list[tuple[str, str]]:
+    """Module of the core, and name, of all that a file imports, at its head or in a function."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module is not None]
+    found = [(f"{node.module}.", alias.name) for node in nodes for alias in node.names]
+    return [(module.removeprefix(PACKAGE).rstrip("."), name) for module, name in found if module.startswith(PACKAGE)]
 
 
-def longest_chain(trees: dict[str, ast.Module]) -> list[str]:
-    """Modules of which each imports the next; no two import each other in a circle."""
+def graph(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
+    """The files that each file imports; through the front of a room, those behind it. Fronts are left out."""
+    rooms = {name for name in trees if any(other.startswith(f"{name}.") for other in trees)} | {""}
+    behind = {(room, name): file for room in rooms for file, name in _imported(trees[room])}
+    found = {
+        file: {behind.get((module, name), module or name) for module, name in _imported(tree)}
+        for file, tree in trees.items()
+        if file not in rooms
+    }
+    return {file: (others - {file}) & found.keys() for file, others in found.items()}
+
+
+def longest_chain(imports: dict[str, set[str]]) -> list[str]:
+    """Files of which each imports the next; no two import each other in a circle."""
 
     @cache
     def below(name: str) -> tuple[str, ...]:
-        chains = [below(other) for other in sorted(imports(trees[name]) & trees.keys())]
+        chains = [below(other) for other in sorted(imports[name])]
         return (name, *max(chains, key=len, default=()))
 
-    longest: tuple[str, ...] = max((below(name) for name in trees), key=len)
+    longest: tuple[str, ...] = max((below(name) for name in imports), key=len)
     return list(longest)
 
 
@@ -73,11 +81,16 @@ def _is_number(value: ast.expr) -> bool:
 
 def main() -> None:
     """Print the figures."""
-    trees = modules()
-    lines = {name: len((CORE / f"{name}.py").read_text(encoding="utf-8").splitlines()) for name in trees}
+    texts = sources()
+    trees = {name: ast.parse(text) for name, text in texts.items()}
+    lines = {name: len(text.splitlines()) for name, text in texts.items()}
+    imports = graph(trees)
     tunable = {name: constants(tree) for name, tree in trees.items()}
-    chain = longest_chain(trees)
-    print(f"lines: {sum(lines.values())} in {len(lines)} files, the longest {max(lines, key=lambda name: lines[name])}")
+    chain = longest_chain(imports)
+    fronts = len(texts) - len(imports)
+    longest = max(lines, key=lambda name: lines[name])
+    print(f"lines: {sum(lines.values())} in {len(imports)} files and {fronts} fronts; most in {longest}")
+    print(f"imports between files: {sum(map(len, imports.values()))}")
     print(f"longest chain of imports: {len(chain)}: {' -> '.join(chain)}")
     others, files = sum(map(len, tunable.values())), sum(map(bool, tunable.values()))
     print(f"numbers: {len(fields(Params))} fields of Params, {others} others in {files} files")
