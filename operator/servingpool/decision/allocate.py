@@ -1,10 +1,10 @@
-"""From a capacity in replicas of the reference to replicas of each target, and from memory and targets to the former.
+"""Counts memory and fleet in replicas of the reference target, and splits a capacity into replicas of each target.
 
 In: memory, targets and a capacity within all bounds. Out: the memory in replicas of the reference, the `Fleet` as it
 stands, and its `Split`, a `Part` for each target. A mix follows from a capacity by four rules: the cheapest mix that
 has it; what stands is kept unless another mix saves `Params.worth_moving`; nothing is removed before what replaces it
-is Ready; a target that does not deliver counts for what it delivers, and keeps one pending replica as a probe. Where no
-target delivers, nothing stands in for any, and all count as if they did. Of a kind that removes the highest ordinals
+is Ready; a target that does not deliver counts for what it delivers, and keeps one pending replica as a probe. Of a
+target alone, for which nothing stands in, all that was ordered counts. Of a kind that removes the highest ordinals
 first, as many stay as keep the replicas that serve.
 """
 

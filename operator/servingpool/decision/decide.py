@@ -1,6 +1,6 @@
-"""The decision: how many replicas a pool should have, and why. Update, plan, limit, report, one after the other.
+"""The decision: how many replicas a pool should have, and why. Learn, need, bound, allocate, explain, in turn.
 
-Prefill and decode are decided one by one, and raised to what holds for both at once.
+A pool has one stage, or prefill and decode: these are decided one by one, and raised to what holds for both at once.
 """
 
 from __future__ import annotations

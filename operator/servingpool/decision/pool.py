@@ -142,7 +142,8 @@ def in_force(own: Bounds, windows: Iterable[Window], now: float, ahead: float) -
     """The bounds at `now`, Unix time in seconds; the order of the windows does not matter.
 
     Windows in force replace the pool's own bounds. Of several the highest min and the highest max count, so that min is
-    never above max. A window that begins within `ahead` seconds only raises: what is ordered now serves then.
+    never above max. A window that begins within `ahead` seconds may raise the bounds already, and never lowers them: a
+    replica that is ordered now is Ready when the window begins.
     """
     windows = [one for one in windows if one.begin <= now + ahead * one.ahead and now < one.end]
     found = [one.bounds(own, now) for one in windows]

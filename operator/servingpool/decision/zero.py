@@ -167,7 +167,7 @@ def updated(
 
 
 def _followed(before: Counts | None, count: Reading, now: float) -> tuple[Counts | None, float]:
-    """What the gateway had counted when it was known last, and what came since the time before."""
+    """The gateway's count at the last reading that told it, and the requests that came since the reading before."""
     if isinstance(count, Unknown):
         return before, 0.0
     latest, rise = follow(before, Counts(now, (count,)))

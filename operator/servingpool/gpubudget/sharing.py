@@ -1,4 +1,8 @@
-"""What each replica avoids: the slopes of the convex curve below the misses."""
+"""GPUs of one budget shared by many pools: pure, and the same for every order in which pools are given.
+
+Floors first, then mins that stand, then other mins, then one replica at a time to where it avoids the most misses for
+each GPU. A budget takes nothing from a pool that it cannot give to another.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The loop: every pool, every few seconds, backend by backend.
 
-A tick is a line of steps, each with one frozen result: `collect` what Prometheus and the cluster show, `pool_plan`
+A tick is a line of steps, each with one frozen result: `collect` what Prometheus and the cluster show, `plan`
 decides, `act` scales, `status` reports. `keep` holds what the next tick needs.
 
 Each Prometheus is read separately, and its pools are decided as soon as it has answered. A tick does not wait for a

@@ -1,7 +1,8 @@
-"""What a person reads of a pool: built once a tick, and written if it changed.
+"""What a person reads of a pool: built once a tick, and written if a change matters to a person.
 
 In: a plan or a refusal, what was collected, how the orders ended. Out: a `Status` in the resource, and events.
-`builder` (the entry), `conditions` (what each says, and of each target), `report` (what is written).
+`builder` (the entry), `conditions` (what each condition says, and each
+target), `report` (what is written).
 """
 
 from __future__ import annotations

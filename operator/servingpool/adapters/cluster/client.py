@@ -19,13 +19,13 @@ import orjson
 from kubernetes.aio import client, config
 
 from servingpool.adapters.cluster.errors import (
-    UNREADABLE,
     ClusterError,
     Invalid,
     NotFound,
     answer,
     said,
     unanswered,
+    unreadable,
     why,
 )
 from servingpool.adapters.cluster.kubeconfig import NO_FILE, Credentials, choose, credentials_in, unusable
@@ -202,7 +202,7 @@ class Cluster(Connection):
         stored = await self.request("PATCH", url, what, body, query=AS_US, content_type=JSON_PATCH)
         spec = stored.get("spec", {})
         if not isinstance(spec, dict):
-            raise unanswered(what, UNREADABLE, "it is no Scale")
+            raise unreadable(what, "it is no Scale")
         self.writes["scale"] += 1
         found = spec.get("replicas", 0)
         if found != replicas:

@@ -15,7 +15,6 @@ REFUSED, TROUBLE = 400, 500
 
 LONGEST_SAID = 400
 """Characters of an API server's message that are told. Webhooks and policies write them, too."""
-UNREADABLE = "its answer cannot be read"
 
 
 class ClusterError(Exception):
@@ -92,9 +91,9 @@ def answer(
     try:
         found = loads(body)
     except (ValueError, RecursionError) as error:  # it broke off in the middle, or is not the API server's
-        raise unanswered(what, UNREADABLE, "it is no JSON, perhaps a login page") from error
+        raise unreadable(what, "it is no JSON, perhaps a login page") from error
     if not isinstance(found, dict):
-        raise unanswered(what, UNREADABLE, "it is no object")
+        raise unreadable(what, "it is no object")
     return found
 
 
@@ -114,7 +113,8 @@ def refusal(
         # A JSON patch whose `test` fails is a 422 as well, but names no object; and one on `metadata.uid` says that
         # another object has the name by now.
         kind = bare
-    parts = [f"Cannot {what}", f"{status} {reason or ''}".strip(), judged, said(told.get("message"))]
+    message = said(told.get("message"))
+    parts = [f"Cannot {what}", f"{status} {reason or ''}".strip(), judged, message if message != reason else ""]
     refused = kind(": ".join(filter(None, parts)))
     if isinstance(refused, Invalid):
         refused.fields = tuple(str(field) for field in fields if field is not None)
@@ -124,6 +124,13 @@ def refusal(
 def unanswered(what: str, how: str, detail: str = "") -> Unanswered:
     """A request without an answer: `how` is fit for a condition, `detail` for the person whose request it was."""
     failed = Unanswered(f"Cannot {what}: the API server did not answer ({how})")
+    failed.detail = detail
+    return failed
+
+
+def unreadable(what: str, detail: str) -> Unanswered:
+    """An answer that no API server gives: what was asked for may have been done."""
+    failed = Unanswered(f"Cannot {what}: the answer cannot be read")
     failed.detail = detail
     return failed
 

@@ -55,13 +55,16 @@ class LeftOut:
 
 
 class Holder(Protocol):
-    """Has such objects."""
+    """An object that keeps a `LeftOut`."""
 
     left_out: LeftOut
 
 
 def tolerant(kind: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A method that is shown an object of this kind: one that it cannot read is left out, and costs no other object."""
+    """Decorate a method that takes in objects of this kind.
+
+    An object that the method cannot read is left out and noted; other objects are still read.
+    """
 
     def decorated(see: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(see)

@@ -365,7 +365,11 @@ def holders(meta: Raw, *path: str) -> Iterator[Raw]:
 
 
 def _who_set_replicas(meta: Raw, path: Sequence[str]) -> Setter | None:
-    """Of several that agree on the number ourselves, else the last."""
+    """The program that set the replicas.
+
+    Several programs may hold the field with the same number: then this operator if it is among the programs, else the
+    program that wrote last.
+    """
     found = [Setter(str(each.get("manager")), str(each.get("time"))) for each in holders(meta, *path)]
     return max(found, key=lambda setter: (setter.program == FIELD_MANAGER, setter.at), default=None)
 

@@ -23,7 +23,10 @@ NOTHING = Completing()
 
 
 def completed(observation: Observation, limit: float, before: Completing, now: float) -> tuple[Observation, Completing]:
-    """The observation, completed. `limit`: requests that a replica runs at a time; `now`: Unix time in seconds."""
+    """The observation with the figures that the gateway tells in place of the engines, and what the next call needs.
+
+    `limit`: requests that a replica runs at a time; `before`: as the last call returned; `now`: Unix time in seconds.
+    """
     observation, shares = with_shares(observation, limit, before.shares)
     observation, unbegun = with_first_tokens(observation, before.unbegun, now)
     if unbegun is not None:

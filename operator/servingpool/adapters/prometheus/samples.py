@@ -323,7 +323,10 @@ def _until_shared(order: tuple[float, ...], rare: frozenset[float]) -> tuple[flo
 
 
 def _spellings(bound: float) -> tuple[str, ...]:
-    """Both, whichever was seen: a Prometheus upgrade changes it between two looks at the layout."""
+    """Both texts that Prometheus may write for this bound, such as "5.0" and "5".
+
+    An upgrade of Prometheus may change the text between two looks at the layout.
+    """
     return (repr(bound), str(int(bound))) if bound.is_integer() else (repr(bound),)
 
 

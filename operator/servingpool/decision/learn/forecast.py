@@ -120,7 +120,7 @@ class Forecast:
     """Replicas at first sight."""
 
     def __eq__(self, other: object) -> bool:
-        """As of any value; what dataclasses write cannot compare arrays."""
+        """Whether both forecasts hold the same values. The `__eq__` that `dataclass` writes cannot compare arrays."""
         if not isinstance(other, Forecast):
             return NotImplemented
         mine, theirs = ((one.pending, one.mean, one.seen, one.initial_replicas) for one in (self, other))

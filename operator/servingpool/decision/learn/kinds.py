@@ -73,7 +73,7 @@ class Shortage:
         return Shortage(self.target, min(ordered, max(self.reached, ready)), since)
 
     def refused(self, now: float, params: Params) -> bool:
-        """Whether pods are missing for so long that they are not late: a quota refuses them, for example."""
+        """Whether ordered pods have been missing for so long that something refuses to create them, such as a quota."""
         return self.uncreated_since is not None and now - self.uncreated_since > params.uncreated_after
 
     def stuck(

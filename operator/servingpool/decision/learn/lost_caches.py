@@ -139,9 +139,10 @@ class _Measure:
     demand: Demand
 
     def rise(self, at: float, now: float, replaced: float) -> float | None:
-        """Logarithm; 0 where it is no more than noise, or than consistent hashing costs; None where it is not known.
+        """Logarithm of the rise of work per request after `at`, in Unix seconds; None where the rise is not known.
 
-        `replaced`: share of the replicas that came or went. Of so many prefixes the cache is lost under any routing.
+        0 where the rise is noise, or no more than consistent hashing costs. `replaced`: share of the replicas that came
+        or went; that share of the prefixes loses its cache under any routing.
         """
         times = self.window.rows[:, AT]
         before = Slice(self.window.rows[(times > at - BEFORE + 1e-6) & (times <= at + 1e-6)])

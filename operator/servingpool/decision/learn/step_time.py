@@ -194,7 +194,7 @@ CHANGED = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
-    """Sums over full replicas, and the batch that follows from them."""
+    """Sums of requests and tokens over replicas whose batch was full, and the full batch that follows from the sums."""
 
     seconds: float = 0.0
     """Replica-seconds."""

@@ -1,4 +1,4 @@
-"""Stage one: from an observation to what is known of the pool."""
+"""From an observation to what is known of the pool."""
 
 from __future__ import annotations
 
@@ -362,7 +362,7 @@ def _forecast(tick: _Tick, memory: Memory, demand: Demand) -> Forecast:
 
 
 def _budget(tick: _Tick, memory: Memory, carried: Misses, in_all: Misses, usual: float) -> ErrorBudget:
-    """The error budget, with the tick while in charge."""
+    """The error budget with this tick added; unchanged where the pool is not in charge or not calibrated."""
     pool, budget = tick.pool, memory.profile.budget
     if not pool.in_charge or not memory.calibrated(pool):
         return budget

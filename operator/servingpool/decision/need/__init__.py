@@ -1,7 +1,8 @@
 """From what is known to the raw need: the cheapest fleet one cold start ahead.
 
 In: an `UpdateResult`, the pool, the `Frontier` of what may be had of its targets. Out: a `Plan`, or Unknown with the
-reason; `AtZero` where no replica serves because there were to be none. Knows no bound but what may be had.
+reason; `AtZero` where no replica serves because there were to be none. Knows no bound but what may be had, and
+min where replicas make up for lost capacity.
 `planning` (the entry), `costs` (replicas and misses at their penalty), `mix` (which mix of targets has a capacity).
 """
 

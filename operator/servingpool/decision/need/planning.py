@@ -1,4 +1,4 @@
-"""Stage two: from what is known of the pool to the raw need; with no replica, from what the gateway shows.
+"""From what is known of the pool to the raw need; with no replica, from what the gateway shows.
 
 With 0 replicas no engine is there to tell of demand. The gateway's series must: `GatewayMetrics.at_zero` and its queue.
 The last replica goes once that series was known, and showed no request, for `Pool.idle_after`. Unknown demand is never
@@ -230,7 +230,10 @@ def _for_the_usual(
 
 
 def _step_of(memory: Memory, busy: Busy, params: Params) -> StepTime | None:
-    """The step time of the usual request: windows are empty after a night at zero."""
+    """The step time of the usual request of busy hours.
+
+    The windows cannot give that step time: they are empty after a night at 0 replicas.
+    """
     step = memory.profile.fit.solve(params)
     if step is None:
         return None

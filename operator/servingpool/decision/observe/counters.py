@@ -192,10 +192,10 @@ def diff_counters(
     short: bool = False,
     known: Usual = NOTHING_USUAL,
 ) -> CounterDelta:
-    """Compare the samples with the `previous` ones, and the gateway's queue and TTFT with those of then.
+    """Compare the samples with the `previous` samples, and the gateway with its queue and TTFT at that time.
 
-    A replica's first sample is where its counting begins. `full_from`: running requests from which on one may be
-    full, by target. `short`: see `ShortAnswers`. `known`: what is usual, by which damaged figures are told.
+    A replica's first sample is where its counting begins. `full_from`: by target, the running requests from which on a
+    replica may be full. `short`: see `ShortAnswers`. `known`: usual figures, by which a damaged figure is recognised.
     """
     params, ttft_bound = pool.params, pool.slo.time_to_first_token
     ready = {replica.name: replica for replica in observation.ready}

@@ -261,7 +261,7 @@ class Slice:
         return float((seen[:, READY] * seen[:, SPAN]).sum()) / seconds if seconds else 0.0
 
     def total(self, figure: int) -> float:
-        """Of one of the sums, over the replicas that were seen."""
+        """The sum of one figure over these ticks, counted on the replicas that were seen."""
         return self._sums[SUMS + figure]
 
     @property

@@ -1,8 +1,8 @@
 """What the loop keeps of pools between two ticks, and over a restart.
 
 In: plans and their outcomes. Out: `PoolState`, and the profile in the status. Only this room changes a state.
-`state` (of a pool, and of all), `orders` (the ledger of ours), `history` (last changes), `kept_memory` and
-`learned_profile` (what the core knows, in the status).
+`state` (of a pool, and of all), `orders` (the ledger of our orders), `history` (last changes, and whether the operator
+or a person set 0 replicas), `kept_memory` and `learned_profile` (what the core knows, in the status).
 """
 
 from __future__ import annotations

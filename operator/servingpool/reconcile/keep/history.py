@@ -128,8 +128,8 @@ class Teller:
             return order.at, FIELD_MANAGER, order.why
         at = min(now, _time(workload.set_by, now)) if order is None else order.at
         if ledger.by == FIELD_MANAGER:
-            note = Note.UNRECORDED_ORDER if order is None and self.scales else Note.SET_FOR_OTHER_POOL
-            return at, FIELD_MANAGER, note.message()
+            ours = order is None and self.scales
+            return at, FIELD_MANAGER, Note.UNRECORDED_ORDER.message() if ours else Note.SET_FOR_OTHER_POOL.message()
         if self.wanted is None:
             return at, ledger.by or UNNAMED, Note.SET_BY_OTHER.message()
         return at, ledger.by or UNNAMED, Note.SET_BY_OTHER_WANTED.message(replicas=self.wanted)

@@ -209,7 +209,7 @@ class Orders(dict[TargetKey, Ledger]):
         return 0 if held is None or held.uid != shown.uid else held.most(shown, now)
 
     def forget(self) -> None:
-        """Keep the ledgers of targets that exist."""
+        """Delete the ledger of each target that no longer exists."""
         for key in [key for key in self if self._cache.workload(key) is None]:
             del self[key]
 

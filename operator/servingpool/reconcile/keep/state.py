@@ -33,7 +33,7 @@ RECOMMENDED_AGAIN_AFTER = 600.0
 
 @dataclass(slots=True)
 class PoolState:
-    """One pool. It goes when the pool does."""
+    """What the loop keeps of one pool. The state is deleted when the pool is deleted."""
 
     uid: str
     """Of the pool: a pool that is deleted and recreated starts anew."""

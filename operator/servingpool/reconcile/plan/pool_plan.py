@@ -1,6 +1,7 @@
-"""From what was collected to what is to be done about one pool, of prefill and decode each side and both together.
+"""From what was collected to what is to be done about one pool, by stage and of all stages together.
 
-The only module that calls the decision core in a tick, and that reads its memory for the status.
+The only module that calls the decision core in a tick, but for `gpubudget`, which decides a stage again beside fewer
+replicas of the other one (`StagePlan.beside`); and the only one that reads the core's memory for the status.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ def api() -> Iterator[tuple[Answers, Pools]]:
         ),
         (422, b'{"message": "not today"}', ClusterError, "422 Unprocessable Entity: not today"),
         (503, b"", Unanswered, "503 Service Unavailable"),
-        (200, b"<html>", Unanswered, "the API server did not answer (its answer cannot be read)"),
-        (200, b"[]", Unanswered, "the API server did not answer (its answer cannot be read)"),
+        (200, b"<html>", Unanswered, "the answer cannot be read"),
+        (200, b"[]", Unanswered, "the answer cannot be read"),
     ],
 )
 def test_a_refusal_has_its_kind_and_the_servers_own_words(

@@ -98,7 +98,7 @@ async def test_an_answer_to_a_scale_that_is_none_is_an_unknown_outcome(api: tupl
     """S18: the API server may have done it. It was told as a defect of ours, and in no condition."""
     fake, cluster = api
     fake.answers = answer
-    with pytest.raises(Unanswered, match="its answer cannot be read"):
+    with pytest.raises(Unanswered, match="the answer cannot be read"):
         await cluster.scale(WORKLOAD, 5)
 
 
