@@ -89,11 +89,13 @@ e2e-vllm: $(STAMP)  ## Real vLLM on CPUs behind a real router on a kind cluster,
 e2e-llamacpp: $(STAMP)  ## Real llama-server behind a real router on a kind cluster, load by aiperf; builds it once (8 min), or skips
 	@E2E_REPORT=$${E2E_REPORT:-report/e2e-llamacpp} $(LANE) $@ $(BIN)/python $(E2E) -m llamacpp $(TESTS)
 
-lint: $(STAMP)  ## ruff, mypy --strict, import-linter
+lint: $(STAMP)  ## ruff, mypy --strict, import-linter, limits on the core's structure
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python benchmarks/structure.py
+	@set -o pipefail; $(BIN)/python benchmarks/observation_path.py | tail -1
 
 format: $(STAMP)  ## Format and fix what can be fixed
 	@$(BIN)/ruff check --fix .

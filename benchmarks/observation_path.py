@@ -47,6 +47,8 @@ QUERY = ("adapters/prometheus/backend.py", "read")
 """The function that begins the path."""
 SETTLING = 12
 """Ticks before the traced ones."""
+MOST_FILES = 76
+"""From query to patch. `make lint` fails above it. A change that lowers the figure lowers the limit; none is raised."""
 LONGEST = 240
 """Ticks until the fleet must have been scaled: an hour."""
 
@@ -193,7 +195,10 @@ async def measure() -> None:
         await run.close()
     show("scale-up", up)
     show("scale-down", down)
-    print(f"both together: {len(up.path | down.path)} files")
+    both = len(up.path | down.path)
+    print(f"both together: {both} files")
+    if both > MOST_FILES:
+        sys.exit(f"Above the limit of {MOST_FILES} files, which may only fall")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ Lines, the longest chain of imports, and the numbers that somebody could tune.
 from __future__ import annotations
 
 import ast
+import sys
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,8 @@ from servingpool.decision.params import Params
 
 CORE = Path(__file__).parent.parent / "operator" / "servingpool" / "decision"
 PACKAGE = "servingpool.decision."
+LIMITS = {"lines": 7930, "files": 33, "imports": 176, "chain": 14, "numbers": 148}
+"""Of the core. `make lint` fails above them. A change that lowers a figure lowers its limit; none is raised."""
 
 
 def sources() -> dict[str, str]:
@@ -80,7 +83,7 @@ def _is_number(value: ast.expr) -> bool:
 
 
 def main() -> None:
-    """Print the figures."""
+    """Print the figures. Exit code 1 where a figure is above its limit."""
     texts = sources()
     trees = {name: ast.parse(text) for name, text in texts.items()}
     lines = {name: len(text.splitlines()) for name, text in texts.items()}
@@ -94,6 +97,16 @@ def main() -> None:
     print(f"longest chain of imports: {len(chain)}: {' -> '.join(chain)}")
     others, files = sum(map(len, tunable.values())), sum(map(bool, tunable.values()))
     print(f"numbers: {len(fields(Params))} fields of Params, {others} others in {files} files")
+    found = {
+        "lines": sum(lines.values()),
+        "files": len(imports),
+        "imports": sum(map(len, imports.values())),
+        "chain": len(chain),
+        "numbers": others,
+    }
+    above = [f"{name} {figure}, limit {LIMITS[name]}" for name, figure in found.items() if figure > LIMITS[name]]
+    if above:
+        sys.exit(f"Above a limit, which may only fall: {'; '.join(above)}")
 
 
 if __name__ == "__main__":
