@@ -151,7 +151,7 @@ class Reconciler:
         if not self._acting:  # else marks would be removed before their scale-down
             await self._actor.sweep(self._leading)
         self.states.forget()
-        self._orders.forget()
+        self._orders.forget(partial(named_versions, self._cache.pools.values()))
         self._postponed &= self._cache.pools.keys()
         self._judge_rest(tuple(self._under_way))
         self._budgets.budgets.settle(now)

@@ -19,6 +19,7 @@ from servingpool.api.status import Status
 from servingpool.reconcile.act import NOT_SCALED, ScaleOutcome
 from servingpool.reconcile.collect import SeenTarget
 from servingpool.reconcile.keep import Orders, PoolState
+from servingpool.reconcile.keep.orders import Ledger
 
 from ..decision.world import START  # noqa: TID252, tests are no package of an installed name
 from ..fuzzing import fuzzed  # noqa: TID252
@@ -218,6 +219,59 @@ def test_a_lost_order_keeps_its_gpus_no_longer_once_somebody_has_changed_the_num
     world.budgets.settle(world.now)
     world.budgets.settle(world.now + 61.0)
     assert world.budgets.latest["h100"].held == 12
+
+
+SET = TargetKey("chat", "vllm", "StatefulSet", "apps")
+
+
+def looked_at(replicas: int, generation: int, key: TargetKey | None = None) -> Workload:
+    return Workload(key or TargetKey("chat", "vllm"), "d", generation, replicas, None, gpus=1, drain=read_drain({}))
+
+
+def test_a_zero_whose_answer_was_lost_with_the_api_server_is_ours_after_minutes_without_a_look() -> None:
+    ledger = Ledger("d", 2, "helm")
+    ledger.see(looked_at(2, 1), 985.0)
+    ledger.failed(ledger.sent(looked_at(2, 1), 0, "uid", "no GPU is left", 1000.0), unknown=True)
+    ledger.see(looked_at(2, 1), 1180.0)  # the API server is back, and the watch is behind
+    ledger.see(looked_at(0, 2), 1195.0)
+    assert (ledger.by, ledger.order is not None) == (FIELD_MANAGER, True)
+
+
+def test_an_order_without_an_answer_holds_no_gpus_for_ever_after_a_conflict() -> None:
+    ledger = Ledger("d", 3, FIELD_MANAGER)
+    for now in range(0, 300, 15):
+        ledger.see(looked_at(3, 1), float(now))
+        if now == 15:
+            ledger.failed(ledger.sent(looked_at(3, 1), 8, "uid", "", 15.0), unknown=True)
+            ledger.conflicted(ledger.sent(looked_at(3, 1), 5, "uid", "", 20.0))
+    assert ledger.most(looked_at(3, 1), 300.0) == 0
+
+
+@pytest.mark.parametrize(("generation", "found"), [(30, 3), (41, 8), (42, 3)])
+def test_our_number_hides_none_of_an_object_that_was_restored_from_a_backup(generation: int, found: int) -> None:
+    orders = Orders(ClusterCache())
+    ledger = orders.see(orders.applied(looked_at(5, 40)), 0.0)
+    ledger.done(ledger.sent(looked_at(5, 40), 8, "uid", "", 5.0))
+    assert orders.applied(looked_at(5, 40)).replicas == 8, "the watch is behind"
+    orders.applied(looked_at(8, 41))
+    assert orders.applied(looked_at(3 if found == 3 else 8, generation)).replicas == found
+
+
+def test_our_number_hides_none_of_a_kind_whose_generation_stands_still() -> None:
+    orders = Orders(ClusterCache())
+    ledger = orders.see(orders.applied(looked_at(5, 1)), 0.0)
+    ledger.done(ledger.sent(looked_at(5, 1), 8, "uid", "", 5.0))
+    orders.applied(looked_at(8, 1))
+    assert orders.applied(looked_at(3, 1)).replicas == 3
+
+
+def test_a_target_that_could_not_be_read_for_a_while_keeps_its_ledger_while_a_pool_names_it() -> None:
+    orders = Orders(ClusterCache())
+    ledger = orders.see(looked_at(3, 1, SET), 0.0)
+    orders.forget(lambda: {SET})
+    assert orders[SET] is ledger
+    orders.forget(set)
+    assert not orders
 
 
 KEY, META = TargetKey("chat", "vllm"), Metadata(name="pool", namespace="chat", uid="uid-pool", generation=1)

@@ -43,6 +43,8 @@ AT_ONCE = 100
 OK = 200
 LOST = (TimeoutError, aiohttp.ClientError, OSError)
 """What the client raises where no answer comes."""
+FAULTS = (*LOST, config.ConfigException, ValueError)
+"""The same, and where a request cannot be made, or what comes is no answer."""
 LONGEST_EVENT = 1024
 """Characters of an event's message that the API server accepts."""
 LEASES = "coordination.k8s.io/v1"
@@ -64,6 +66,15 @@ async def credentials(kubeconfig: str | None) -> Credentials:
     """Those that `Connection.connect` uses, read anew: a token may have been renewed, by a plugin too."""
     settings = await _configuration(kubeconfig, None)
     return credentials_in(settings, await settings.get_api_key_with_prefix("BearerToken"))
+
+
+def _failed(what: str, error: BaseException) -> ClusterError:
+    """One of `FAULTS`, in our own words."""
+    if isinstance(error, LOST):
+        return unanswered(what, type(error).__name__, why(error))
+    if isinstance(error, config.ConfigException):  # a service account's token is read anew once a minute
+        return ClusterError(f"Cannot {what}: {error}")
+    return unreadable(what, type(error).__name__)  # its text may hold a token
 
 
 class Connection:
@@ -101,10 +112,8 @@ class Connection:
         try:
             response = await self._send(method, path, query, headers, body)
             content = await response.read()
-        except config.ConfigException as error:  # a service account's token is read anew once a minute
-            raise ClusterError(f"Cannot {what}: {error}") from error
-        except LOST as error:
-            raise unanswered(what, type(error).__name__, why(error)) from error
+        except FAULTS as error:
+            raise _failed(what, error) from error
         return answer(what, response.status, response.reason, content, loads=orjson.loads)
 
     async def watch(self, path: str, what: str, **query: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
@@ -117,11 +126,14 @@ class Connection:
                     answer(what, stream.status, stream.reason, await stream.read())
                 async for line in stream.content:
                     change = answer(what, OK, None, line, loads=orjson.loads)
-                    if change["type"] == "ERROR":  # such as a resourceVersion that is too old
-                        raise ClusterError(f"Cannot {what}: {said(change['object'].get('message'))}")
-                    yield change["type"], change["object"]
-        except LOST as error:
-            raise unanswered(what, type(error).__name__, why(error)) from error
+                    kind, found = change.get("type"), change.get("object")
+                    if not isinstance(kind, str) or not isinstance(found, dict):
+                        raise unreadable(what, "it is no change")
+                    if kind == "ERROR":  # such as a resourceVersion that is too old
+                        raise ClusterError(f"Cannot {what}: {said(found.get('message'))}")
+                    yield kind, found
+        except FAULTS as error:
+            raise _failed(what, error) from error
 
     async def _send(
         self,

@@ -70,8 +70,8 @@ class GatewayReader:
         self._backend, self._profiles, self._metered = backend, profiles, metered
         self._totals: dict[tuple[Key, OwnGateway], GatewayTotals] = {}
         self._latest: dict[Key, GatewayMetrics] = {}
-        self._completing: dict[tuple[Key, tuple[str, ...]], Completing] = {}
-        """By pool and targets: those of each role apart."""
+        self._completing: dict[tuple[Key, str, str, tuple[str, ...]], Completing] = {}
+        """By pool, its uid, its model and its targets: those of each role apart."""
 
     def requests(self, pools: Sequence[ServingPool]) -> dict[GatewayShare, ReadRequest]:
         """What to ask for. Of pools that may go to zero also why a pod of their gateway is not seen any more."""
@@ -117,7 +117,7 @@ class GatewayReader:
 
     def completed(self, pool: ServingPool, observation: Observation, limit: float, now: float) -> Observation:
         """The observation with what the gateway tells in place of the engines; see `completed`."""
-        key = pool.key, pool.spec.target_names
+        key = pool.key, pool.metadata.uid, pool.spec.model, pool.spec.target_names
         before = self._completing.get(key, NOTHING)
         observation, after = completed(observation, limit, before, now)
         if after != before:

@@ -6,6 +6,8 @@ A ledger lasts as long as the process. What outlasts it is `history`, in the sta
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 
 from servingpool.adapters.cluster.cache import ClusterCache
@@ -13,7 +15,10 @@ from servingpool.adapters.cluster.objects import FIELD_MANAGER, TargetKey, Workl
 from servingpool.catalogue.conditions import Reason
 
 LATE = 120.0
-"""Seconds after which an order without an answer was not carried out: API servers end a request after 60 s."""
+"""Seconds of looks after which an order without an answer was not carried out: API servers end a request after 60 s."""
+APART = 60.0
+"""Seconds without a look after which the looks begin anew: while an API server is away, nothing shows what became of an
+order."""
 ALIKE, MANY = 3, 6
 """Resets in a row by one program, to the same number or to any, after which it counts as a contest."""
 WITHIN = 7200.0
@@ -103,17 +108,25 @@ class Ledger:
     defended: bool = False
     """Replicas are ours, and the operator scales the target: another number is a reset."""
     contest: Contest = field(default_factory=Contest)
+    newest: int = 0
+    """The highest generation that the watch has shown."""
+    looks: tuple[float, float] = (-math.inf, -math.inf)
+    """Unix times in seconds of the first look after the last long pause, and of the last look."""
     conflicts: int = 0
     """Orders in a row that failed because the target had changed."""
+    conflicted_at: float = -math.inf
+    """Unix time in seconds of the last of those: the watch may hide what it changed."""
     refused_at: int | None = None
     """Replicas that it had then, as far as was known."""
 
     def see(self, shown: Workload, now: float) -> None:
         """The target as the watch shows it."""
         self.contest = self.contest.calmed(now)
-        self.open = tuple(one for one in self.open if self._waits(one, now))
+        first, last = self.looks
+        self.looks = (first if 0.0 <= now - last <= APART else now, now)
         # The order may have been given after a rollout, so one generation more shows the old number too.
         if shown.replicas == self.replicas or 0 < shown.generation <= self.generation:
+            self.open = tuple(one for one in self.open if self._waits(one, now))
             return
         by, order = _setter(shown), None
         if by in {"", FIELD_MANAGER}:
@@ -143,20 +156,27 @@ class Ledger:
         if not unknown:
             self._close(order)
 
+    def shown(self, raw: Workload) -> None:
+        """The target as the watch shows it, before our last order is counted."""
+        back = raw.generation < self.newest  # it was restored from a backup
+        self.newest = raw.generation
+        ours = self.order is not None and raw.replicas == self.replicas and raw.generation >= self.order.generation
+        if back or ours:
+            self.generation, self.ahead = 0, False  # the watch has our order, or never will
+
     def conflicted(self, order: Order) -> int:
         """The target is not as it was decided on. How often in a row."""
         self._close(order)
-        # What the watch shows counts, late or not: of a kind whose generation stands still nothing else would end it.
-        self.ahead = False
+        # What the watch shows counts, late or not.
+        self.generation, self.ahead, self.conflicted_at = 0, False, order.at
         # A change by others shows a new number; a refusal leaves the old one.
         self.conflicts = self.conflicts + 1 if self.refused_at == order.before else 1
         self.refused_at = order.before
         return self.conflicts
 
-    def rest(self, pool: str) -> None:
-        """This pool may not scale the target: changes of what it ordered are no contest."""
-        if self.order is None or self.order.pool == pool:
-            self.defended = False
+    def rest(self) -> None:
+        """The pool that owns the target may not scale it: changes of what it ordered are no contest."""
+        self.defended = False
 
     def most(self, shown: Workload, now: float) -> int:
         """Replicas that orders of ours may bring beyond what is shown, those without an answer among them."""
@@ -170,8 +190,8 @@ class Ledger:
         self.generation, self.ahead, self.defended = 0, False, by == FIELD_MANAGER
 
     def _waits(self, order: Order, now: float) -> bool:
-        """Whether an order without an answer may be carried out, or a conflict says that the watch may hide that."""
-        return self.conflicts > 0 or abs(now - order.at) < LATE
+        """Whether an order without an answer may be carried out, or the watch may hide that it was."""
+        return abs(now - max(order.at, self.looks[0], self.conflicted_at)) < LATE
 
     def _close(self, order: Order) -> None:
         self.open = tuple(one for one in self.open if one is not order)
@@ -199,7 +219,10 @@ class Orders(dict[TargetKey, Ledger]):
         Our scale adds one generation, and so does a rollout before it; a later one is newer than our scale.
         """
         held = self.get(shown.key)
-        if held is None or not held.ahead or held.uid != shown.uid or shown.generation > held.generation:
+        if held is None or held.uid != shown.uid:
+            return shown
+        held.shown(shown)
+        if not held.ahead or shown.generation > held.generation:
             return shown
         return shown if shown.replicas == held.replicas else replace(shown, replicas=held.replicas)
 
@@ -208,10 +231,15 @@ class Orders(dict[TargetKey, Ledger]):
         held = self.get(shown.key)
         return 0 if held is None or held.uid != shown.uid else held.most(shown, now)
 
-    def forget(self) -> None:
-        """Delete the ledger of each target that no longer exists."""
-        for key in [key for key in self if self._cache.workload(key) is None]:
-            del self[key]
+    def forget(self, named: Callable[[], Container[TargetKey]]) -> None:
+        """Delete the ledger of each target that is neither in the cache nor named by a pool.
+
+        A target that could not be read for a while leaves the cache too.
+        """
+        if gone := [key for key in self if self._cache.workload(key) is None]:
+            kept = named()
+            for key in [key for key in gone if key not in kept]:
+                del self[key]
 
 
 def _setter(shown: Workload) -> str:

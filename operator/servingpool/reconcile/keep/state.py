@@ -146,8 +146,9 @@ class PoolState:
     def decided(self, plan: PoolPlan) -> None:
         """A decision was made."""
         if not plan.permission.act:
-            for one in self.targets.values():
-                one.rest(self.uid)
+            for target in plan.seen.targets:
+                if target.owner == plan.meta.key:
+                    self.targets[target.workload.key].rest()
         self.pool, self.decision, self.observation = plan.seen.pool, plan.decision, plan.seen.observation
         self.expense = plan.expense
         self.stages = plan.stages

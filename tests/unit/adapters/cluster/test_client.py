@@ -263,9 +263,27 @@ async def test_a_watch_tells_changes_until_the_server_ends_it_or_refuses(api: tu
     fake.answers = expired
     with pytest.raises(ClusterError, match="Cannot watch pods: too old resource version"):
         await changes()
+    fake.answers = {"kind": "PodList"}
+    with pytest.raises(Unanswered, match="Cannot watch pods: the answer cannot be read"):
+        await changes()
     fake.status = 403
     with pytest.raises(Forbidden, match="Cannot watch pods: 403 Forbidden: server's detail"):
         await changes()
+
+
+async def test_a_request_that_cannot_be_made_is_told_without_its_token(
+    api: tuple[Api, Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token file that ends in a new line: leader election ended the process."""
+    _, cluster = api
+
+    async def send(*_: object) -> None:
+        raise ValueError("Forbidden control character in header Authorization: secret")
+
+    monkeypatch.setattr(cluster, "_send", send)
+    with pytest.raises(ClusterError, match="Cannot read ServingPool chat/pool: the answer cannot be read") as failed:
+        await cluster.read_pool(POOL)
+    assert "secret" not in f"{failed.value} {failed.value.detail}"
 
 
 async def test_kopf_is_given_the_credentials_that_we_use(tmp_path: Path) -> None:
