@@ -48,7 +48,7 @@ QUERY = ("adapters/prometheus/backend.py", "read")
 SETTLING = 12
 """Ticks before the traced ones."""
 MOST_FILES = 76
-"""From query to patch. `make lint` fails above it. A change that lowers the figure lowers the limit; none is raised."""
+"""Limit on the files from query to patch: `make lint` fails above it. Who lowers the figure lowers the limit."""
 LONGEST = 240
 """Ticks until the fleet must have been scaled: an hour."""
 

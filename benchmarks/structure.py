@@ -15,8 +15,9 @@ from servingpool.decision.params import Params
 
 CORE = Path(__file__).parent.parent / "operator" / "servingpool" / "decision"
 PACKAGE = "servingpool.decision."
-LIMITS = {"lines": 7930, "files": 33, "imports": 176, "chain": 14, "numbers": 148}
-"""Of the core. `make lint` fails above them. A change that lowers a figure lowers its limit; none is raised."""
+LIMITS = {"lines": 7911, "files": 33, "imports": 176, "chain": 14, "numbers": 148}
+"""Limits on the core's figures: `make lint` fails above a limit. Who lowers a figure lowers its limit; nobody raises a
+limit."""
 
 
 def sources() -> dict[str, str]:
@@ -33,7 +34,7 @@ def _imported(tree: ast.Module) -> list[tuple[str, str]]:
 
 
 def graph(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
-    """The files that each file imports; through the front of a room, those behind it. Fronts are left out."""
+    """The files that each file imports. An import from a room's front counts as one of the file behind the front."""
     rooms = {name for name in trees if any(other.startswith(f"{name}.") for other in trees)} | {""}
     behind = {(room, name): file for room in rooms for file, name in _imported(trees[room])}
     found = {

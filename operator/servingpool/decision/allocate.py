@@ -3,8 +3,8 @@
 In: memory, targets and a capacity within all bounds. Out: the memory in replicas of the reference, the `Fleet` as it
 stands, and its `Split`, a `Part` for each target. A mix follows from a capacity by four rules: the cheapest mix that
 has it; what stands is kept unless another mix saves `Params.worth_moving`; nothing is removed before what replaces it
-is Ready; a target that does not deliver counts for what it delivers, and keeps one pending replica as a probe. Of a
-target alone, for which nothing stands in, all that was ordered counts. Of a kind that removes the highest ordinals
+is Ready; a target that does not deliver counts for what it delivers, and keeps one pending replica as a probe. Nothing
+stands in for a target alone, so all its ordered replicas count. Of a kind that removes the highest ordinals
 first, as many stay as keep the replicas that serve.
 """
 
@@ -86,7 +86,7 @@ class Line(NamedTuple):
     """It is stuck, and is not alone: another target stands in, or another role is too large beside it."""
 
     def fewest(self, count: int) -> int:
-        """What is to be ordered so that `count` replicas stay that serve: see `fewest`."""
+        """Replicas to order so that `count` serving replicas stay: see `fewest`."""
         return count if count >= self.requested else min(self.requested, fewest(self.standing, count, self.cold_start))
 
     @property
@@ -127,6 +127,8 @@ class Fleet:
 
     def within(self, pool: Pool) -> Fleet:
         """With the bounds of this pool, in replicas of any target."""
+        if (self.least, self.most) == (pool.min_replicas, pool.max_replicas):
+            return self
         return replace(self, least=pool.min_replicas, most=pool.max_replicas)
 
     def observed(self, observation: Observation) -> Observation:

@@ -83,7 +83,7 @@ def _within_one_cold_start(ready: float) -> float:
 
 
 def _of_late(memory: Memory, fleet: Fleet) -> float:
-    """What was ordered and needed until now, where other targets may serve what is lost of it."""
+    """The capacity to keep where some targets do not deliver: what is ordered, and no more than was needed lately."""
     return 0.0 if not fleet.stuck else min(fleet.ordered, memory.highest_recommendation)
 
 

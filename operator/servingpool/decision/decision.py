@@ -53,6 +53,11 @@ class Part(NamedTuple):
     base: int = 0
     """Replicas that always stay."""
 
+    @property
+    def useful(self) -> int:
+        """Replicas that serve or will: without those of an absent target that never come."""
+        return min(self.replicas, self.delivered) if self.absent else self.replicas
+
 
 Array = NDArray[np.float64]
 

@@ -29,7 +29,7 @@ RESTARTED = 0.25
 restart, a counter that was one token lower for one scrape made 15 s of all requests since its start."""
 
 LONGEST = 180.0
-"""Seconds for which readings that are lower, or older, than the one before are left out. Then counting begins anew."""
+"""Seconds for which a lower or an older reading is left out. After that, counting begins at the next reading."""
 
 
 class Change(Enum):

@@ -124,45 +124,28 @@ def _floors(floor: int, stages: Sequence[tuple[PoolNeed, Mapping[str, Claim], fl
     return [share, floor - share]
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """Capacities of one plan's parts, in replicas of the reference target."""
+def capacity_of(parts: Iterable[Part]) -> float:
+    """What these parts serve, in replicas of the reference target."""
+    return math.fsum(part.weight * part.useful for part in parts)
 
-    worth: Mapping[str, float]
-    """Of a replica of each target, as the core counted it."""
-    delivered: Mapping[str, int]
-    """Replicas that are Ready or load on a node, of each target that is absent."""
-    needed: float
-    """What the decision asks for."""
 
-    @classmethod
-    def of(cls, plan: StagePlan) -> Measure:
-        """For this plan."""
-        decision = plan.decision
-        worth = {part.target: part.weight for part in decision.parts}
-        delivered = {part.target: part.delivered for part in decision.parts if part.absent}
-        measure = cls(worth, delivered, 0.0)
-        needed = decision.capacity
-        return replace(measure, needed=measure.of_parts(decision.parts) if isinstance(needed, Unknown) else needed)
-
-    def of_parts(self, parts: Iterable[Part]) -> float:
-        """What these parts serve, without what never comes."""
-        counts = {part.target: min(part.replicas, self.delivered.get(part.target, part.replicas)) for part in parts}
-        return math.fsum(self.worth[name] * count for name, count in counts.items())
+def needed_by(decision: Decision) -> float:
+    """The capacity that a decision asks for; where the need is unknown, that of what it keeps."""
+    return capacity_of(decision.parts) if isinstance(decision.capacity, Unknown) else decision.capacity
 
 
 def need_of(plan: StagePlan) -> PoolNeed:
     """What a stage's plan needs."""
-    decision, measure = plan.decision, Measure.of(plan)
+    decision = plan.decision
     targets = {
-        part.target: TargetNeed(part.replicas, part.weight, part.base, measure.delivered.get(part.target))
+        part.target: TargetNeed(part.replicas, part.weight, part.base, part.delivered if part.absent else None)
         for part in decision.parts
     }
     most = math.ceil(math.fsum(one.wanted * one.weight for one in targets.values()))
     return PoolNeed(
         targets,
         misses=misses_of(decision, most, plan.seen.pool.spec.slo.attainment_share),
-        capacity=measure.needed,
+        capacity=needed_by(decision),
         least=least_of(plan),
         gpus=next(one.gpus for one in plan.seen.targets if one.name == plan.learned.reference),
     )
@@ -202,7 +185,11 @@ def within(plan: PoolPlan, allowed: Mapping[TargetKey, Allowance]) -> PoolPlan:
         return plan
     cut = [_cut(stage, allowed) for stage in plan.stages]
     beside = zip(plan.stages, reversed(plan.stages), reversed(cut), strict=True)
-    left = [_cut(_beside(stage, other, decision), allowed) for stage, other, decision in beside]
+    raised = [_beside(stage, other, decision) for stage, other, decision in beside]
+    left = [
+        done if again is stage else _cut(again, allowed)
+        for stage, done, again in zip(plan.stages, cut, raised, strict=True)
+    ]
     return with_decisions(plan, _awake_together(plan, left, allowed))
 
 
@@ -241,20 +228,20 @@ def _cut(plan: StagePlan, allowed: Mapping[TargetKey, Allowance]) -> Decision:
     after = [_within(part, places[part.target]) for part in before]
     if after == list(before):
         return plan.decision
-    measure = Measure.of(plan)
+    needed = needed_by(plan.decision)
     _in_steps(after, before, plan.seen.pool.spec.behavior.max_change_per_step)
-    _keep_what_serves(after, before, measure)
+    _keep_what_serves(after, before, needed)
     cuts: list[BudgetCut] = []
     for at, (part, whole) in enumerate(zip(after, before, strict=True)):
         place = places[part.target]
         if place is not None and part.replicas < whole.replicas:
-            left = measure.of_parts([*after[: at + 1], *before[at + 1 :]])
+            left = capacity_of([*after[: at + 1], *before[at + 1 :]])
             cuts.append(BudgetCut(part.target, part.replicas, place.budget, place.detail, left))
     parts = tuple(after)
     if parts == before:
         return plan.decision
     moved = moves(parts, plan.learned.reference)
-    return plan.decision.within_budgets(parts, verdict_of_parts(parts), moved, measure.needed, cuts)
+    return plan.decision.within_budgets(parts, verdict_of_parts(parts), moved, needed, cuts)
 
 
 def _within(part: Part, place: Allowance | None) -> Part:
@@ -274,15 +261,15 @@ def _in_steps(after: list[Part], before: Sequence[Part], step: int | None) -> No
             beyond -= back
 
 
-def _keep_what_serves(after: list[Part], before: Sequence[Part], measure: Measure) -> None:
+def _keep_what_serves(after: list[Part], before: Sequence[Part], needed: float) -> None:
     """Nothing is removed that is needed because a budget has cut what was to serve in its place.
 
     Replicas that a budget asks for go all the same, and so do those that never came: what waits for their GPUs may be
     another target of this pool.
     """
-    enough = min(measure.needed, measure.of_parts(before)) * share_of(len(before))
+    enough = min(needed, capacity_of(before)) * share_of(len(before))
     for at, whole in enumerate(before):
-        if whole.stuck is not None or after[at].replicas < whole.replicas or measure.worth[whole.target] <= 0.0:
+        if whole.stuck is not None or after[at].replicas < whole.replicas or whole.weight <= 0.0:
             continue
-        while after[at].replicas < whole.requested and measure.of_parts(after) < enough:
+        while after[at].replicas < whole.requested and capacity_of(after) < enough:
             after[at] = after[at]._replace(replicas=after[at].replicas + 1)

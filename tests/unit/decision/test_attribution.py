@@ -9,21 +9,19 @@ import pytest
 
 from servingpool.decision.learn.memory import PastLoads
 from servingpool.decision.learn.miss_curve import LoadAttribution, attribute_load
-from servingpool.decision.observation import NOT_EXPOSED, Bucket
+from servingpool.decision.observation import Bucket
 from servingpool.decision.observe import (
     BEGUN,
     TTFT_COUNT,
     TTFT_SUM,
     Buckets,
-    CounterDelta,
     Demand,
     Misses,
     SampleWindow,
 )
-from servingpool.decision.observe.counters import FIELDS
 from servingpool.decision.observe.samples import TTFT_LOWER, TTFT_UPPER
 
-from .world import ENGINE, POOL
+from .world import ENGINE, POOL, counted
 
 TICK = 15.0
 BUCKETS = Buckets(Bucket(1.0, 1.0), Bucket(0.1, 0.1), Bucket(1.0, 1.0))
@@ -45,30 +43,9 @@ def history(*ticks: tuple[int, float, float] | None, late: float = 0.0, waited: 
 
     None for a tick of which the demand is not known.
     """
-    sums = [0.0] * FIELDS
-    sums[BEGUN] = 300.0
-    sums[TTFT_COUNT], sums[TTFT_LOWER], sums[TTFT_UPPER] = 300.0, 300.0 - late, 300.0 - late
-    sums[TTFT_SUM] = (300.0 - late) * 0.1 + late * waited
-    delta = CounterDelta(
-        sums=tuple(sums),
-        covered=TICK,
-        engines={},
-        waits=(),
-        queue_excluded=False,
-        stuck=0,
-        running=1.0,
-        waiting=0.0,
-        queues=(),
-        gateway=NOT_EXPOSED,
-        gateway_queue=None,
-        client=None,
-        client_unknown=None,
-        coverage=1.0,
-        samples={},
-        buckets=BUCKETS,
-        interval=TICK,
-        missing=None,
-    )
+    within = 300.0 - late
+    sums = {BEGUN: 300.0, TTFT_COUNT: 300.0, TTFT_LOWER: within, TTFT_UPPER: within}
+    delta = counted(sums | {TTFT_SUM: within * 0.1 + late * waited}, BUCKETS, tick=TICK)
     window, past = SampleWindow(), PastLoads()
     for number, tick in enumerate(ticks):
         ready, work, queue = tick or (1, 0.0, 0.0)

@@ -13,13 +13,39 @@ import numpy as np
 from servingpool.decision.decide import Outcome, decide
 from servingpool.decision.engine import StepTime
 from servingpool.decision.learn import Memory
-from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics, Unknown
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics, Unknown
+from servingpool.decision.observe import Buckets, CounterDelta
+from servingpool.decision.observe.counters import FIELDS
 from servingpool.decision.pool import Pool, Slo
 
 START = 1_700_000_000.0
 ENGINE = StepTime(base=0.016, per_request=0.00008, per_prefill_token=0.00007)
 POOL = Pool(slo=Slo(time_to_first_token=2.0, time_per_output_token=0.1), min_replicas=1, max_replicas=10)
 TTFT_BOUNDS, TPOT_BOUNDS = (1.0, 2.5), (0.05, 0.1, 0.15)
+
+
+def counted(sums: Mapping[int, float], buckets: Buckets, *, tick: float = 15.0) -> CounterDelta:
+    """What one replica counted in a tick of so many seconds, by place; 0 of all other figures."""
+    return CounterDelta(
+        sums=tuple(sums.get(place, 0.0) for place in range(FIELDS)),
+        covered=tick,
+        engines={},
+        waits=(),
+        queue_excluded=False,
+        stuck=0,
+        running=1.0,
+        waiting=0.0,
+        queues=(),
+        gateway=NOT_EXPOSED,
+        gateway_queue=None,
+        client=None,
+        client_unknown=None,
+        coverage=1.0,
+        samples={},
+        buckets=buckets,
+        interval=tick,
+        missing=None,
+    )
 
 
 @dataclass

@@ -7,41 +7,22 @@ import math
 import pytest
 
 from servingpool.decision.learn import Memory
-from servingpool.decision.observation import NOT_EXPOSED, Bucket
-from servingpool.decision.observe import TTFT_COUNT, Buckets, CounterDelta, SampleWindow
-from servingpool.decision.observe.counters import FIELDS
+from servingpool.decision.observation import Bucket
+from servingpool.decision.observe import TTFT_COUNT, Buckets, SampleWindow
 from servingpool.decision.observe.samples import TPOT_COUNT, TPOT_LOWER, TPOT_UPPER, TTFT_LOWER, TTFT_UPPER
 from servingpool.reconcile.plan.pool_plan import learned
 from servingpool.status.conditions import estimated
+
+from ..decision.world import counted  # noqa: TID252, tests are no package of an installed name
 
 TTFT, TPOT = 2.0, 0.12
 
 
 def seen(*, ttft: tuple[float, float], tpot: tuple[float, float], edges: tuple[float, float, float, float]) -> Memory:
     """A hundred requests. Of each bound: how many were at most at its bucket's lower end, and at its upper."""
-    sums = [0.0] * FIELDS
-    sums[TTFT_COUNT], sums[TTFT_LOWER], sums[TTFT_UPPER] = 100.0, *ttft
-    sums[TPOT_COUNT], sums[TPOT_LOWER], sums[TPOT_UPPER] = 100.0, *tpot
-    delta = CounterDelta(
-        sums=tuple(sums),
-        covered=15.0,
-        engines={},
-        waits=(),
-        queue_excluded=False,
-        stuck=0,
-        running=1.0,
-        waiting=0.0,
-        queues=(),
-        gateway=NOT_EXPOSED,
-        gateway_queue=None,
-        client=None,
-        client_unknown=None,
-        coverage=1.0,
-        samples={},
-        buckets=Buckets(Bucket(*edges[:2]), Bucket(*edges[2:])),
-        interval=15.0,
-        missing=None,
-    )
+    first_tokens = dict(zip((TTFT_COUNT, TTFT_LOWER, TTFT_UPPER), (100.0, *ttft), strict=True))
+    finished = dict(zip((TPOT_COUNT, TPOT_LOWER, TPOT_UPPER), (100.0, *tpot), strict=True))
+    delta = counted(first_tokens | finished, Buckets(Bucket(*edges[:2]), Bucket(*edges[2:])))
     return Memory(window=SampleWindow().add(now=1000.0, span=15.0, ready=1, delta=delta))
 
 

@@ -63,7 +63,7 @@ log = logging.getLogger(__name__)
 
 
 async def credentials(kubeconfig: str | None) -> Credentials:
-    """Those that `Connection.connect` uses, read anew: a token may have been renewed, by a plugin too."""
+    """The credentials that `Connection.connect` uses, read again: a plugin or the kubelet may have renewed a token."""
     settings = await _configuration(kubeconfig, None)
     return credentials_in(settings, await settings.get_api_key_with_prefix("BearerToken"))
 
@@ -72,7 +72,7 @@ def _failed(what: str, error: BaseException) -> ClusterError:
     """One of `FAULTS`, in our own words."""
     if isinstance(error, LOST):
         return unanswered(what, type(error).__name__, why(error))
-    if isinstance(error, config.ConfigException):  # a service account's token is read anew once a minute
+    if isinstance(error, config.ConfigException):  # the client reads a service account's token once a minute
         return ClusterError(f"Cannot {what}: {error}")
     return unreadable(what, type(error).__name__)  # its text may hold a token
 

@@ -143,7 +143,7 @@ def said(message: object) -> str:
 
 
 def why(error: BaseException) -> str:
-    """What is behind a failure of the network in the system's words, such as "Connection refused"."""
+    """The system's own words for a failure of the network, such as "Connection refused"."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, OSError) and seen.strerror:

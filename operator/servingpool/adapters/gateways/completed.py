@@ -11,7 +11,7 @@ from servingpool.decision.observation import Observation
 
 
 class Completing(NamedTuple):
-    """What is remembered of a pool between two observations."""
+    """What the next call of `completed` needs to know of a pool."""
 
     shares: Shares | None = None
     """None where the engines export metrics of their own."""

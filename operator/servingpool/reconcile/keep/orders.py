@@ -102,9 +102,7 @@ class Ledger:
     open: tuple[Order, ...] = ()
     """Orders that were sent and have no answer so far: they may have been carried out."""
     generation: int = 0
-    """What the watch shows up to this one is older than `replicas`; 0 where it is not."""
-    ahead: bool = False
-    """`replicas` count before the watch shows them."""
+    """`replicas` count, not the number that the watch shows, up to this generation; 0 where the watch counts."""
     defended: bool = False
     """Replicas are ours, and the operator scales the target: another number is a reset."""
     contest: Contest = field(default_factory=Contest)
@@ -148,7 +146,6 @@ class Ledger:
         if order in self.open:  # else it was seen before its answer came
             self._set(order.replicas, FIELD_MANAGER, order)
             self.generation = order.generation + 1 if order.generation else 0
-            self.ahead = self.generation > 0
 
     def failed(self, order: Order, *, unknown: bool) -> None:
         """The order failed; `unknown`: it may have been carried out."""
@@ -162,13 +159,13 @@ class Ledger:
         self.newest = raw.generation
         ours = self.order is not None and raw.replicas == self.replicas and raw.generation >= self.order.generation
         if back or ours:
-            self.generation, self.ahead = 0, False  # the watch has our order, or never will
+            self.generation = 0  # the watch has our order, or never will
 
     def conflicted(self, order: Order) -> int:
         """The target is not as it was decided on. How often in a row."""
         self._close(order)
         # What the watch shows counts, late or not.
-        self.generation, self.ahead, self.conflicted_at = 0, False, order.at
+        self.generation, self.conflicted_at = 0, order.at
         # A change by others shows a new number; a refusal leaves the old one.
         self.conflicts = self.conflicts + 1 if self.refused_at == order.before else 1
         self.refused_at = order.before
@@ -187,7 +184,7 @@ class Ledger:
     def _set(self, replicas: int, by: str, order: Order | None) -> None:
         """The replicas are others now, so no open order will be carried out any more."""
         self.replicas, self.by, self.order, self.open = replicas, by, order, ()
-        self.generation, self.ahead, self.defended = 0, False, by == FIELD_MANAGER
+        self.generation, self.defended = 0, by == FIELD_MANAGER
 
     def _waits(self, order: Order, now: float) -> bool:
         """Whether an order without an answer may be carried out, or the watch may hide that it was."""
@@ -222,7 +219,7 @@ class Orders(dict[TargetKey, Ledger]):
         if held is None or held.uid != shown.uid:
             return shown
         held.shown(shown)
-        if not held.ahead or shown.generation > held.generation:
+        if not held.generation or shown.generation > held.generation:
             return shown
         return shown if shown.replicas == held.replicas else replace(shown, replicas=held.replicas)
 
