@@ -98,6 +98,14 @@ class Metric(StrEnum):
         "Replicas after that change.",
         "Absent until a change was seen.",
     )
+    LAST_CHANGE_OUTCOME = (
+        "servingpool_last_change_outcome_seconds",
+        "gauge",
+        (*POOL, "outcome"),
+        "seconds",
+        "Seconds from that change until all its replicas were Ready, or gone.",
+        "outcome is `ready after`, `removed after` or `never ready within`, as in `status.history`. Absent before.",
+    )
     MIN_REPLICAS = (
         "servingpool_min_replicas",
         "gauge",

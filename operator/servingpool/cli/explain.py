@@ -74,7 +74,8 @@ def explain(  # noqa: PLR0913, a command line's options are its parameters
 ) -> None:
     """Show the last decision for a pool: raw need, each limit, the figures and the conditions.
 
-    With --at it explains the decision that stood at that time, from the operator's own metrics in Prometheus alone.
+    With --at it explains the decision that stood at that time, from the operator's own metrics in Prometheus alone. A
+    time that `servingpool history` prints gives the decision that made the change.
 
     Example: `servingpool explain chat`
 
@@ -104,14 +105,14 @@ def explain(  # noqa: PLR0913, a command line's options are its parameters
 
 def _explain_past(key: tuple[str, str], at: str, output: Output | None, source: Source) -> Exit:
     # The reader of the past imports most of the operator, and the last decision needs none of it.
-    from servingpool.record.past import slo_of, status_of
+    from servingpool.record.past import record_at, slo_of, status_of
 
     time = point_in_time("--at", at)
 
     def read(asked: Asked) -> Record:
         if time > asked.now + FUTURE:
             wrong(f"--at must be in the past, got '{at}' (a time without a zone is UTC)")
-        return asked.record.at(time)
+        return record_at(asked.record, time)
 
     record = source.ask(key, read)
     status = status_of(record)

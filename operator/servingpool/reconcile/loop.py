@@ -31,7 +31,7 @@ from servingpool.reconcile.act import NOT_SCALED, Actor, ScaleOutcome
 from servingpool.reconcile.backfill import Backfill, PendingPool
 from servingpool.reconcile.collect import Owners, Readings, collect, keys_of, owns, target_of, told_by_name
 from servingpool.reconcile.config import Price
-from servingpool.reconcile.keep import PoolState, PoolStates
+from servingpool.reconcile.keep import PoolState, PoolStates, Ready
 from servingpool.reconcile.metrics import NO_POOLS, Snapshot, snapshot
 from servingpool.reconcile.plan import Planned, PoolPlan, Refusal, no_target, owners, plan_pool
 from servingpool.status import Reporter, build
@@ -267,7 +267,9 @@ class Reconciler:
             return None
         # A pool in Recommend owns nothing, also where it is the oldest.
         scales = owns(pool.key, owned) and pool.spec.mode is not Mode.RECOMMEND
-        state.targets_seen(seen.targets, self._orders, len(seen.observation.ready), now, scales=scales)
+        serving = [one.ready_for or 0.0 for one in seen.observation.ready]
+        ready = Ready(len(serving), min(serving, default=0.0))
+        state.targets_seen(seen.targets, self._orders, ready, now, scales=scales)
         seen = replace(seen, ours=state.history.ours(state.targets.values()))
         room = self._budgets.budgets.room(pool.key, [stage.targets for stage in seen.stages])
         return state, plan_pool(

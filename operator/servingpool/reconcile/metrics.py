@@ -24,7 +24,7 @@ from servingpool.catalogue.metrics import Metric
 from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.gpubudget import Shared
-from servingpool.reconcile.keep import PoolState
+from servingpool.reconcile.keep import PoolState, took
 from servingpool.reconcile.plan import Expense
 from servingpool.status import FIGURE_NAMES
 
@@ -230,7 +230,7 @@ def _labelled(pools: Snapshot) -> Iterator[Family]:
     """What has several series a pool, or one with a label of its own."""
     limits, candidates = _gauge(Metric.LIMIT), _gauge(Metric.CANDIDATE_MISSES)
     source, change = _gauge(Metric.LATENESS_SOURCE), _gauge(Metric.LAST_CHANGE)
-    scheduled = _gauge(Metric.SCHEDULE_BOUND)
+    scheduled, ended = _gauge(Metric.SCHEDULE_BOUND), _gauge(Metric.LAST_CHANGE_OUTCOME)
     for key, pool in pools.items():
         if pool.decided is None:
             continue
@@ -245,7 +245,10 @@ def _labelled(pools: Snapshot) -> Iterator[Family]:
         source.add_metric((*key, decision.figures.witness), 1.0)
         if last is not None:
             change.add_metric((*key, last.by), last.at.timestamp())
-    yield from (limits, candidates, scheduled, source, change)
+            outcome = took(last)
+            if outcome is not None:
+                ended.add_metric((*key, outcome[0]), outcome[1])
+    yield from (limits, candidates, scheduled, source, change, ended)
 
 
 def size_of(replicas: float) -> str:

@@ -29,11 +29,16 @@ from servingpool.catalogue.template import render
 from servingpool.decision.decision import Verdict, move, verdict_of
 from servingpool.decision.pool import Bound, Bounds
 from servingpool.decision.words import shown
-from servingpool.reconcile.keep import judged, replaced
+from servingpool.reconcile.keep import Ready, judged, replaced
 from servingpool.reconcile.metrics import DECISION_FIGURES
 from servingpool.status import FIGURE_NAMES, told_bounds
 
-ASKED = (Metric.LAST_CHANGE, Metric.LAST_CHANGE_FROM, Metric.LAST_CHANGE_TO, Metric.READY_REPLICAS)
+ASKED = (
+    *(Metric.LAST_CHANGE, Metric.LAST_CHANGE_FROM, Metric.LAST_CHANGE_TO, Metric.LAST_CHANGE_OUTCOME),
+    Metric.READY_REPLICAS,
+)
+LOOKS_APART = 5.0
+"""Seconds between two looks for the scrape that follows a change."""
 EXPLAINED_WITHIN = 60.0
 """Seconds after a change in which the decision that made it must have been scraped to be told as its reason."""
 
@@ -89,6 +94,26 @@ def _targets(record: Record) -> tuple[TargetStatus, ...] | None:
     return told or None
 
 
+def record_at(source: OwnRecord, time: float) -> Record:
+    """What was recorded of the decision that stood at `time`, in Unix seconds. Raises as `OwnRecord.at`.
+
+    A decision is scraped seconds after it was made, so the scrape that explains a change follows it. Where the decision
+    that made a change was never scraped, the first one after it is told, as in `changes`.
+    """
+    before = source.at(time)
+    later = [record for _, record in source.over(Metric, time, time + EXPLAINED_WITHIN, LOOKS_APART)]
+    found = max((one for one in (before, *later) if _decided(one) < time + 1.0), key=_decided, default=before)
+    if _decided(found) > time - 1.0:
+        return found
+    changed = (record for record in later if (last := _change(record)) and abs(last.at.timestamp() - time) < 1.0)
+    return next(changed, found)
+
+
+def _decided(record: Record) -> float:
+    at = one(record, Metric.DECIDED_AT)
+    return -math.inf if at is None else at
+
+
 def slo_of(record: Record) -> Slo | None:
     """The objective at that time; None where it was not recorded."""
     ttft, tpot, share = (one(record, m) for m in (Metric.TTFT_BOUND, Metric.TPOT_BOUND, Metric.OBJECTIVE))
@@ -120,8 +145,11 @@ def changes_in(
             if last is not None:
                 yield _ended(last, ready, change.at.timestamp())
             last = _explained(change, status_at(seen_at))
-        if ready is not None:
-            (last,) = judged((last,), last.to, round(ready), seen_at)
+        if last.outcome is None and (outcome := record.get(Metric.LAST_CHANGE_OUTCOME)):
+            ended = f"{outcome[0].labels['outcome']} {write(round(outcome[0].value))}"
+            last = last.model_copy(update={"outcome": ended})
+        elif ready is not None:  # as of an operator that does not tell it
+            (last,) = judged((last,), last.to, Ready(round(ready)), seen_at)
     if last is not None:
         yield last
 
@@ -129,7 +157,7 @@ def changes_in(
 def _ended(last: Change, ready: float | None, at: float) -> Change:
     """A change that another one followed. Its last replica may have become ready in the tick that made the next."""
     if ready is not None:
-        (last,) = judged((last,), last.to, round(ready), at)
+        (last,) = judged((last,), last.to, Ready(round(ready)), at)
     return last if last.outcome is not None else replaced(last, at)
 
 
@@ -172,7 +200,8 @@ def _decision(record: Record, at: float, desired: int) -> LastDecision:
         for point in sorted(record.get(Metric.CANDIDATE_MISSES, ()), key=lambda point: float(point.labels["replicas"]))
     )
     limits, verdict = tuple(_limits(record, need)), _verdict(record, requested, desired)
-    told = _told(at, desired, verdict, need, _sentence(_moved(record, requested, desired), figures, limits), figures)
+    said = _sentence(_moved(record, requested, desired), _counted(record, need), figures, limits)
+    told = _told(at, desired, verdict, need, said, figures)
     return told.model_copy(update={"limits": limits, "candidates": candidates})
 
 
@@ -186,7 +215,8 @@ def _roles(record: Record, at: float) -> tuple[RoleStatus, ...] | None:
         if {"requested", "ready", "replicas"} <= known.keys():
             requested, ready, desired = (round(known[name]) for name in ("requested", "ready", "replicas"))
             figures = {name: float(f"{known[name]:.6g}") for name in FIGURE_NAMES.values() if name in known}
-            reason, verdict = _sentence(move(requested, desired), figures, ()), verdict_of(desired, requested)
+            reason = _sentence(move(requested, desired), known.get("need"), figures, ())
+            verdict = verdict_of(desired, requested)
             decision = _told(at, desired, verdict, known.get("need"), reason, figures)
             counts = {"replicas": requested, "ready_replicas": ready, "desired_replicas": desired}
             told.append(RoleStatus(role=Role(role), **counts, last_decision=decision))
@@ -217,12 +247,17 @@ def _limits(record: Record, need: float | None) -> Iterator[Limit]:
         meanings[LimitName.MINIMUM] = render(LimitName.MINIMUM.template, {"minimum": bounds.least})
         meanings[LimitName.MAXIMUM] = render(LimitName.MAXIMUM.template, {"maximum": bounds.most})
     several = Metric.TARGET_DESIRED in record  # need and limits are counted in replicas of one of them
-    before = need if several else one(record, Metric.REQUESTED_REPLICAS) if need is None else math.ceil(need)
+    before = one(record, Metric.REQUESTED_REPLICAS) if need is None and not several else _counted(record, need)
     for point in sorted(record.get(Metric.LIMIT, ()), key=lambda point: int(point.labels["order"])):
         after, name = round(point.value, 2), point.labels["limit"]
         meaning = meanings.get(name, "A limit that this release does not know.")
         yield Limit(name=name, before=after if before is None else round(before, 2), after=after, reason=meaning)
         before = after
+
+
+def _counted(record: Record, need: float | None) -> float | None:
+    """The raw need in whole replicas; of several targets in replicas of one of them, of which parts count."""
+    return need if need is None or Metric.TARGET_DESIRED in record else math.ceil(need)
 
 
 def _bounds(record: Record) -> Bounds | None:
@@ -262,24 +297,15 @@ def _moved(record: Record, requested: float | None, desired: int) -> str:
     return f"hold {desired}" if moved is None else f"{moved} {requested:.0f} -> {desired}"
 
 
-def _sentence(moved: str, figures: Mapping[str, float], limits: tuple[Limit, ...]) -> str:
-    """The decision in one sentence, from its figures."""
+def _sentence(moved: str, need: float | None, figures: Mapping[str, float], limits: tuple[Limit, ...]) -> str:
+    """The decision in one sentence, from its figures. `need`: the raw need, as limits begin with."""
     told = []
     if (arrivals := figures.get("arrivals")) is not None:
         told.append(f"{arrivals:.2g} requests/s")
     if (forecast := figures.get("forecast")) is not None:
-        told.append(f"work for {forecast:.2g} fully busy replicas expected in {figures.get('horizon', 0.0):.0f} s")
-    needs = {
-        "the forecast": "forForecast",
-        "the initial fleet": "forInitialFleet",
-        "the present load": "forPresentLoad",
-    }
-    known = {said: figures[name] for said, name in needs.items() if name in figures}
-    if known:
-        most = max(known, key=lambda said: known[said])
-        told.append(f"{most} needs {shown(known[most])}")
-    else:
-        told.append("the need is unknown")
+        ahead = f"in {figures.get('horizon', 0.0):.0f} s (cold start) traffic should keep"
+        told.append(f"{ahead} {forecast:.2g} replicas busy")
+    told.append("the need is unknown" if need is None else f"{shown(need)} {'is' if need == 1.0 else 'are'} needed")
     told += [f"{limit.name} {limit.before} -> {limit.after}" for limit in limits]
     return f"{moved}: {'; '.join(told)}"
 

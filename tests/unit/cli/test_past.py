@@ -152,8 +152,34 @@ def test_history_lists_what_the_status_lists(past: Recorder, monkeypatch: pytest
     assert [[one[name] for name in alike] for one in told[-len(kept) :]] == [
         [one[name] for name in alike] for one in kept
     ]
-    assert [one["outcome"].split()[:2] for one in told] == [one["outcome"].split()[:2] for one in kept]
+    assert [one["outcome"] for one in told[-len(kept) :]] == [one["outcome"] for one in kept]
     assert all(one["why"].startswith(f"scale {'up' if one['to'] > one['from'] else 'down'} ") for one in told)
+
+
+def test_the_time_that_history_prints_explains_that_change(past: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scrapes come seconds after decisions: the one before the change was explained."""
+    past.scraped = {at + 7.0: rows for at, rows in past.scraped.items()}
+    told = json.loads(past.ask(monkeypatch, "history", "--since", "2h", "-o", "json").stdout)
+    assert len(told) > 1
+    for change in told:
+        shown = past.ask(monkeypatch, "explain", "--at", change["at"], "-o", "json")
+        decision = json.loads(shown.stdout)["lastDecision"]
+        assert decision["at"] == change["at"]
+        assert decision["reason"] == change["why"]
+        assert decision["reason"].startswith(f"scale {'up' if change['to'] > change['from'] else 'down'} ")
+
+
+def test_a_change_whose_decision_was_not_scraped_is_explained_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder(settled())
+    recorder.run(1, every=4)
+    recorder.world.services["vllm"].rate = 30.0
+    recorder.run(12, every=4)
+    told = json.loads(recorder.ask(monkeypatch, "history", "-o", "json").stdout)
+    late = [one for one in told if one["why"].startswith("Its decision was not scraped; ")]
+    assert late
+    for change in late:
+        shown = recorder.ask(monkeypatch, "explain", "--at", change["at"], "-o", "json")
+        assert change["why"].endswith(json.loads(shown.stdout)["lastDecision"]["reason"])
 
 
 def test_a_change_by_an_hpa_is_told_with_the_operators_answer(monkeypatch: pytest.MonkeyPatch) -> None:

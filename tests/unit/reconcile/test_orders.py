@@ -18,7 +18,7 @@ from servingpool.api.serving_pool import Metadata
 from servingpool.api.status import Status
 from servingpool.reconcile.act import NOT_SCALED, ScaleOutcome
 from servingpool.reconcile.collect import SeenTarget
-from servingpool.reconcile.keep import Orders, PoolState
+from servingpool.reconcile.keep import Orders, PoolState, Ready
 from servingpool.reconcile.keep.orders import Ledger
 
 from ..decision.world import START  # noqa: TID252, tests are no package of an installed name
@@ -325,7 +325,7 @@ class Life:
         self.events = self.events[min(events, len(self.events) - 1) :]
         shown = self.orders.applied(self.events[0])
         self.state.targets_seen(
-            [cast("SeenTarget", SimpleNamespace(workload=shown))], self.orders, 0, self.now, scales=True
+            [cast("SeenTarget", SimpleNamespace(workload=shown))], self.orders, Ready(0), self.now, scales=True
         )
         self.tell()
 

@@ -7,7 +7,7 @@ or a person set 0 replicas), `kept_memory` and `learned_profile` (what the core 
 
 from __future__ import annotations
 
-from servingpool.reconcile.keep.history import judged, replaced
+from servingpool.reconcile.keep.history import Ready, judged, replaced, took
 from servingpool.reconcile.keep.kept_memory import ANY_PROFILE
 from servingpool.reconcile.keep.orders import Orders
 from servingpool.reconcile.keep.state import PoolState, PoolStates
@@ -17,6 +17,8 @@ __all__ = [
     "Orders",
     "PoolState",
     "PoolStates",
+    "Ready",
     "judged",
     "replaced",
+    "took",
 ]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from servingpool.adapters.cluster.objects import FIELD_MANAGER, Setter, Workload
-from servingpool.api.duration import brief
+from servingpool.api.duration import parse, write
 from servingpool.api.status import CHANGES, Change, Status
 from servingpool.api.time import from_unix
 from servingpool.catalogue.notes import Note
@@ -18,6 +19,14 @@ LONGEST_START = 3600.0
 
 UNNAMED = "unknown"
 """Stands for who set the replicas where the API server names nobody."""
+
+
+class Ready(NamedTuple):
+    """The Ready replicas of all targets."""
+
+    replicas: int
+    newest: float = 0.0
+    """Seconds since the last of them became Ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +80,9 @@ class History:
         return replace(known, changes=_with(self.changes, change)) if keep or change.to == 0 else known
 
     def see(
-        self, seen: Sequence[tuple[Workload, Ledger]], ready: int, now: float, *, teller: Teller, keep: bool
+        self, seen: Sequence[tuple[Workload, Ledger]], ready: Ready, now: float, *, teller: Teller, keep: bool
     ) -> History:
-        """The history after one more look at the targets, which have `ready` replicas.
+        """The history after one more look at the targets.
 
         Not kept: another program keeps resetting the replicas, and the Ready condition says so. A change to 0 always
         is, for it tells whether scaling was switched off.
@@ -97,7 +106,7 @@ class History:
         return replace(known, changes=changes)
 
     def _found(
-        self, known: History, seen: Sequence[tuple[Workload, Ledger]], ready: int, now: float, teller: Teller
+        self, known: History, seen: Sequence[tuple[Workload, Ledger]], ready: Ready, now: float, teller: Teller
     ) -> History:
         """The history after the first look at the targets: another process may have changed them since."""
         before, after = self.found, known.replicas
@@ -156,22 +165,31 @@ def _with(changes: tuple[Change, ...], change: Change) -> tuple[Change, ...]:
 def replaced(last: Change, at: float) -> Change:
     """A change that another one ended at that time, Unix seconds, before its outcome was known."""
     lasted = max(0.0, at - last.at.timestamp())
-    return last.model_copy(update={"outcome": Note.REPLACED_AFTER.message(duration=brief(lasted))})
+    return last.model_copy(update={"outcome": Note.REPLACED_AFTER.message(duration=write(round(lasted)))})
 
 
-def judged(changes: tuple[Change, ...], replicas: int, ready: int, now: float) -> tuple[Change, ...]:
-    """The changes, with the outcome of the newest one if it is known now."""
+def judged(changes: tuple[Change, ...], replicas: int, ready: Ready, now: float) -> tuple[Change, ...]:
+    """The changes, with the outcome of the newest one if it is known now: a scale-up took until the last was Ready."""
     if not changes or changes[0].outcome is not None or changes[0].to != replicas:
         return changes
     last, *others = changes
     lasted = max(0.0, now - last.at.timestamp())
     if last.to < last.from_:
-        said = Note.REMOVED_AFTER.message(duration=brief(lasted)) if ready <= last.to else None
-    elif ready >= last.to:
-        said = Note.READY_AFTER.message(duration=brief(lasted))
+        said = Note.REMOVED_AFTER.message(duration=write(round(lasted))) if ready.replicas <= last.to else None
+    elif ready.replicas >= last.to:
+        said = Note.READY_AFTER.message(duration=write(round(max(0.0, lasted - ready.newest))))
     else:
-        said = Note.NEVER_READY.message(duration=brief(LONGEST_START)) if lasted >= LONGEST_START else None
+        said = Note.NEVER_READY.message(duration=write(LONGEST_START)) if lasted >= LONGEST_START else None
     return changes if said is None else (last.model_copy(update={"outcome": said}), *others)
+
+
+def took(change: Change) -> tuple[str, float] | None:
+    """How a change ended, such as `ready after`, and its seconds; None where that is not known."""
+    ended, _, duration = (change.outcome or "").rpartition(" ")
+    try:
+        return (ended, parse(duration)) if ended else None
+    except ValueError:  # as an earlier release wrote it
+        return None
 
 
 def _time(who: Setter | None, otherwise: float) -> float:

@@ -20,7 +20,7 @@ from servingpool.decision.decision import Decision, Verdict
 from servingpool.decision.learn import Memory
 from servingpool.decision.observation import Observation
 from servingpool.reconcile.collect import SeenTarget
-from servingpool.reconcile.keep.history import History, Teller
+from servingpool.reconcile.keep.history import History, Ready, Teller
 from servingpool.reconcile.keep.kept_memory import NO_ROLE, KeptMemory
 from servingpool.reconcile.keep.orders import Ledger, Order, Orders
 from servingpool.reconcile.plan import Expense, PoolPlan, StagePlan
@@ -121,11 +121,11 @@ class PoolState:
     # What a tick collected and decided.
 
     def targets_seen(
-        self, targets: Sequence[SeenTarget], orders: Orders, ready: int, now: float, *, scales: bool
+        self, targets: Sequence[SeenTarget], orders: Orders, ready: Ready, now: float, *, scales: bool
     ) -> None:
         """The targets as they are now: they show whether others set their replicas, and whether an order was done.
 
-        `ready` replicas they have in all. `scales`: no other pool scales one of them.
+        `scales`: no other pool scales one of them.
         """
         seen = [(target.workload, orders.see(target.workload, now)) for target in targets]
         self.targets = {workload.key: ledger for workload, ledger in seen}  # those that left the spec are forgotten
