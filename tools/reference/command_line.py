@@ -16,7 +16,7 @@ from servingpool.cli.main import COMMANDS, loaded
 INTRODUCTION = """\
 `servingpool` is in `.venv/bin` after any `make` target that sets up Python, and in the image. It is also
 `kubectl servingpool`, if `kubectl-servingpool` is on the PATH. `make zipapp` writes it as one file,
-`dist/kubectl-servingpool`. That needs Python of the same minor version, on the same platform, and no network.
+`dist/kubectl-servingpool`. The file needs Python 3.11 to 3.14, the same platform, and no network.
 `make zipapp EXTRAS=backtest` adds what `backtest`, `demo` and `simulate` need, `EXTRAS=dashboard` the dashboard.
 
 Completion has commands, options, contexts and names of pools. `servingpool --install-completion` sets it up for bash,
