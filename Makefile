@@ -48,10 +48,11 @@ afternoon: $(STAMP)  ## From an HPA to Auto and back in real time (100 minutes),
 fleet: $(STAMP)  ## An hour of three pools under one budget, two GPU types, to zero and back, written down in docs/records/fleet-run.md
 	@PYTHONPATH=tools $(BIN)/python -m fleet_run
 
-# A file is whole in one of two processes, each with a control plane of its own: its tests may come in an order.
+# A file is whole in one process, each with a control plane of its own: its tests may come in an order. More processes than
+# cores, for integration tests wait; tests/integration/conftest.py puts those beside tests that compute.
 test: $(STAMP)  ## All tests: unit, property, integration on the real control plane
 	@$(BIN)/python -m servingpool_lab.binaries
-	@$(LANE) $@ $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	@$(LANE) $@ $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 keda: $(STAMP)  ## KEDA's operator for tests/integration/test_handover.py, into the cache (8 min, once); the test skips without it
 	@$(BIN)/python tools/build_keda.py
