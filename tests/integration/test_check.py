@@ -63,7 +63,7 @@ def scraped(prometheus: Prometheus, namespace: str, expression: str, count: int)
     wait_until(lambda: len(prometheus.query(query)) == count, 30, query)
 
 
-FAILS = "its scrape fails (up is 0): check path, port and credentials."
+FAILS = "The scrape fails (up is 0): check path, port and credentials."
 RUNNING = 'count by (pod) (sglang:num_running_reqs{namespace="NAMESPACE"})'
 
 
@@ -93,8 +93,11 @@ def test_it_says_what_is_wrong_with_each_pod(
     done = check("--model", "llama")
     assert done.exit_code == 1
     assert done.stderr.splitlines() == [
-        f"{pods[0]}: {FAILS} Prometheus says: HTTP status 404: wrong path.",
-        f"{pods[1]}: pod exports model_name 'org/model'; spec.model is 'llama'.",
+        f"{FAILS} (pod {pods[0]}) Prometheus says: HTTP status 404: wrong path.",
+        (
+            "The pods export model_name 'org/model', and spec.model is 'llama': set spec.model to 'org/model'. "
+            f"(pod {pods[1]})"
+        ),
     ]
 
 
@@ -104,7 +107,7 @@ def test_read_as_another_engine_nothing_is_found(
     scraped(prometheus, namespace, RUNNING, 2)
     done = check("--engine", "lmdeploy")
     assert done.exit_code == 1
-    assert f"{pods[0]}: pod exports metrics of engine 'sglang'; spec.engine is 'lmdeploy'." in done.stderr
+    assert f"The pods export metrics of engine 'sglang', and spec.engine is 'lmdeploy'. (pod {pods[0]})" in done.stderr
     assert "Missing, and needed for decisions: generationTokens, interTokenLatency, promptTokens" in done.stderr
     assert "none of (lmdeploy:num_requests_waiting + lmdeploy:num_api_requests_waiting)" in done.stdout
 

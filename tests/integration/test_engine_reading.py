@@ -165,16 +165,19 @@ async def test_each_wrong_set_up_has_its_own_reason(url: str) -> None:
     reading = await read(url, request, {*WRONG})
     missing = reading.select(NAMESPACE, pods, "org/model").missing
     assert {pod: (one.cause.name, one.reason) for pod, one in missing.items()} == {
-        "down": ("SCRAPE_FAILED", "its scrape fails (up is 0): check path, port and credentials"),
-        "html": ("SCRAPE_FAILED", "its scrape fails (up is 0): check path, port and credentials"),
+        "down": ("SCRAPE_FAILED", "The scrape fails (up is 0): check path, port and credentials"),
+        "html": ("SCRAPE_FAILED", "The scrape fails (up is 0): check path, port and credentials"),
         "silent": (
             "NO_ENGINE_SERIES",
-            "pod is scraped and exports no sglang:num_running_reqs; perhaps SGLang runs without --enable-metrics",
+            "The pods are scraped and export no sglang:num_running_reqs; perhaps SGLang runs without --enable-metrics",
         ),
-        "other-engine": ("OTHER_ENGINE", "pod exports metrics of engine 'lmdeploy'; spec.engine is 'sglang'"),
-        "other-model": ("OTHER_MODEL", "pod exports model_name 'org/other'; spec.model is 'org/model'"),
-        "no-model": ("WRONG_LABELS", "pod exports sglang:num_running_reqs without label model_name"),
-        "unscraped": ("NOT_SCRAPED", "Prometheus does not scrape it (no series up)"),
+        "other-engine": ("OTHER_ENGINE", "The pods export metrics of engine 'lmdeploy', and spec.engine is 'sglang'"),
+        "other-model": (
+            "OTHER_MODEL",
+            "The pods export model_name 'org/other', and spec.model is 'org/model': set spec.model to 'org/other'",
+        ),
+        "no-model": ("WRONG_LABELS", "The pods export sglang:num_running_reqs without label model_name"),
+        "unscraped": ("NOT_SCRAPED", "Prometheus does not scrape the pods (no series up)"),
     }
 
 

@@ -185,7 +185,7 @@ async def test_every_figure_agrees_with_the_page(url: str) -> None:
     assert old.time_per_output_token == histogram(PAGES["old"], "time_per_output_token_seconds", TPOT_BUCKETS)
     assert old.inter_token_latency == old.time_per_output_token
 
-    assert selection.explain() == "silent: not scraped, or vLLM runs with --disable-log-stats"
+    assert selection.explain() == "Not scraped, or vLLM runs with --disable-log-stats (pod silent)"
     assert reading.queries == 1
     assert reading.partial is None
 

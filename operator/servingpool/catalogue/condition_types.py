@@ -38,7 +38,7 @@ class ConditionType(StrEnum):
     SCALING_LIMITED = (
         "ScalingLimited",
         Truth.FALSE,
-        "The required replicas lie outside min and max, or a GPUBudget allows fewer.",
+        "The replicas that the traffic needs lie outside min and max, or a GPUBudget allows fewer.",
     )
     CALIBRATING = "Calibrating", Truth.FALSE, "The operator still learns the engine and the traffic."
     DRAIN_READY = "DrainReady", Truth.TRUE, "The pod template lets a removed pod finish its requests."

@@ -18,6 +18,7 @@ _READY_UNKNOWN = ConditionType.READY, Truth.UNKNOWN
 _METRICS = ConditionType.METRICS_AVAILABLE, Truth.TRUE
 _NO_METRICS = ConditionType.METRICS_AVAILABLE, Truth.FALSE
 _METRICS_UNKNOWN = ConditionType.METRICS_AVAILABLE, Truth.UNKNOWN
+_MISSED = ConditionType.SLO_MET, Truth.FALSE
 _LIMITED = ConditionType.SCALING_LIMITED, Truth.TRUE
 _NO_DRAIN = ConditionType.DRAIN_READY, Truth.FALSE
 
@@ -175,9 +176,9 @@ class Reason(Templated, StrEnum):
     AMBIGUOUS_OWNER = (
         "AmbiguousOwner",
         _NOT_READY,
-        "ServingPool '{owner}' is older and scales {target}; delete one of the two pools.",
+        "The older ServingPool '{owner}' scales {target} already. Delete this pool, or set its mode to Recommend.",
         "Two pools name one target. The older one scales it.",
-        "Delete one of the two pools, or set the younger one to mode Recommend.",
+        "Delete the younger pool, or set its mode to Recommend.",
     )
     OWNED_BY_HPA = (
         "OwnedByHPA",
@@ -260,7 +261,10 @@ class Reason(Templated, StrEnum):
     METERED_AT_GATEWAY = (
         "MeteredAtGateway",
         _METRICS,
-        "The engine exports no metrics, so the gateway's are used: each of {ready} replicas has an even share.",
+        (
+            "The engine exports no metrics, so the gateway's are used: "
+            "each of the {ready} replicas is taken to carry an equal share."
+        ),
         "The sums are what the gateway counted. What one replica does, and how many requests wait, are estimates.",
         "Nothing.",
     )
@@ -268,7 +272,7 @@ class Reason(Templated, StrEnum):
         "PartialMetrics",
         _METRICS,
         "{detail}. Scale-down is blocked until all metrics are read.",
-        "Some replicas or some metrics are missing. Scale-up uses those that were read.",
+        "Some replicas or metrics are missing, and the status is True: kubectl wait for this condition passes.",
         "Check the scrape of the pods that the message names.",
     )
     NO_PROGRESS = (
@@ -281,9 +285,12 @@ class Reason(Templated, StrEnum):
     DOUBLED_SERIES = (
         "DoubledSeries",
         _METRICS,
-        "{pods}: the same series come from several addresses. Two engines count as one. Pick one by matchLabels.",
+        (
+            "{pods} are scraped at several ports, and count as one engine. "
+            "Select one port by spec.metrics.matchLabels, or give each engine a pod."
+        ),
         "Prometheus scrapes a pod at several ports, each with the engine's series. The greatest of each figure counts.",
-        "Pick one target with spec.metrics.matchLabels, such as its container. Give two engines a pod each.",
+        "Select one port by spec.metrics.matchLabels, such as its container. Or give each engine a pod.",
     )
     UNREADABLE_SERIES = (
         "UnreadableSeries",
@@ -302,7 +309,7 @@ class Reason(Templated, StrEnum):
     NO_SERIES_FOR_MODEL = (
         "NoSeriesForModel",
         _NO_METRICS,
-        "{detail}. Replicas stay as they are. Set spec.model to that name.",
+        "{detail}. Replicas stay as they are.",
         "The pods are scraped, but their series name another model.",
         "Set spec.model to the name in the message, such as vLLM's --served-model-name.",
     )
@@ -393,10 +400,45 @@ class Reason(Templated, StrEnum):
     )
     OBJECTIVE_MISSED = (
         "ObjectiveMissed",
-        (ConditionType.SLO_MET, Truth.FALSE),
-        "{attained:.1f}% of the last hour's requests met the SLO; the objective is {objective:g}%.",
-        "Attainment is below spec.slo.attainment, or the last 5 minutes missed twice what is allowed.",
-        "servingpool explain shows what limits the replicas. Raise max, or relax the SLO.",
+        _MISSED,
+        "The fleet has the {needed} that the traffic needs, {ready} are ready, and requests are still late.",
+        "The fleet is as large as the traffic seems to need. The operator learns from the misses and adds replicas.",
+        "Wait two minutes. If it lasts, look for slow replicas, or a router that loads them unevenly.",
+    )
+    MAX_TOO_LOW = (
+        "MaxTooLow",
+        _MISSED,
+        "The traffic needs {needed}; max allows {bound}. Raise max{enough}, or relax the SLO.",
+        "The SLO is missed, and max keeps the fleet below what the traffic needs.",
+        "Raise max to the number in the message if there are GPUs, or relax the SLO.",
+    )
+    REPLICAS_STARTING = (
+        "ReplicasStarting",
+        _MISSED,
+        "{starting}.",
+        "The SLO is missed, and the replicas that are missing were ordered.",
+        "Nothing: wait for the time in the message. If a start takes longer than usual, kubectl describe its pod.",
+    )
+    RECOVERING = (
+        "Recovering",
+        _MISSED,
+        "Since {since} ({ago}) the load is within what the {ready} ready replicas hold: the misses are from before.",
+        "The SLO is missed over the last hour or 5 minutes, and is not missed any more.",
+        "Nothing. It turns to ObjectiveMet as the misses leave the last hour.",
+    )
+    OBJECTIVE_UNATTAINABLE = (
+        "ObjectiveUnattainable",
+        _MISSED,
+        "{why} Certain since {since}.",
+        "The SLO is missed, and would be at any fleet size: even an engine with little to do is too slow.",
+        "Relax the SLO to what the message names, or use faster replicas. More replicas do not help.",
+    )
+    SCALE_UP_HELD_BACK = (
+        "ScaleUpHeldBack",
+        _MISSED,
+        "The traffic needs {needed}; {ordered} are decided, {ready} are ready. {name} holds it back: {why}. {action}",
+        "The SLO is missed, and what the message names keeps replicas from being ordered or from becoming Ready.",
+        "Do what the message says. The name is that of a limit or of a reason of Ready, and has its own entry.",
     )
     TOO_FEW_REQUESTS = (
         "TooFewRequests",
@@ -416,42 +458,42 @@ class Reason(Templated, StrEnum):
     DESIRED_WITHIN_RANGE = (
         "DesiredWithinRange",
         (ConditionType.SCALING_LIMITED, Truth.FALSE),
-        "The required replicas are within min and max.",
+        "The replicas that the traffic needs are within min and max.",
         "Neither min nor max changes the answer.",
         "Nothing.",
     )
     TOO_FEW_REPLICAS = (
         "TooFewReplicas",
         _LIMITED,
-        "Required replicas: {needed}. min keeps them at {bound}.",
+        "The traffic needs {needed}; min is {bound}.",
         "The min in force (targets[].min, or a schedule's) is above the requirement.",
         "Lower min to save GPUs.",
     )
     PREFILL_PER_DECODE = (
         "PrefillPerDecode",
         _LIMITED,
-        "Required replicas: {needed}. prefillPerDecode raises them to {bound} beside {replicas} for {role}.",
+        "The traffic needs {needed}; prefillPerDecode raises them to {bound} beside {replicas} for {role}.",
         "The role that the message begins with needs fewer replicas than spec.prefillPerDecode asks for.",
         "Widen prefillPerDecode to save GPUs: raise its max if decode is raised, lower its min if prefill is.",
     )
     OTHER_ROLE_RUNS = (
         "OtherRoleRuns",
         _LIMITED,
-        "Required replicas: {needed}. Raised to {bound} because {role} has {replicas}: neither role is at 0 alone.",
+        "The traffic needs {needed}; raised to {bound} because {role} has {replicas}: neither role is at 0 alone.",
         "A request needs both roles, so both go to 0 together.",
         "Nothing. servingpool explain shows under the other role what keeps it.",
     )
     TOO_MANY_REPLICAS = (
         "TooManyReplicas",
         _LIMITED,
-        "Required replicas: {needed}. max limits them to {bound}.",
+        "The traffic needs {needed}; max allows {bound}.",
         "The max in force (targets[].max, or a schedule's) is below the requirement, so requests may miss the SLO.",
         "Raise max if there are GPUs, or relax the SLO.",
     )
     GPU_BUDGET = (
         "GPUBudget",
         _LIMITED,
-        "Required replicas: {needed}. {said}.",
+        "The traffic needs {needed}. {said}.",
         "The GPUBudget that the pool shares allows fewer replicas than it needs, so requests may miss the SLO.",
         "Raise spec.gpus of the budget if there are GPUs, or the pool's priority. See kubectl get gb -o yaml.",
     )
@@ -538,7 +580,7 @@ class Reason(Templated, StrEnum):
     DEMAND_VANISHED = (
         "DemandVanished",
         (ConditionType.ZERO_READY, Truth.FALSE),
-        "At 0 replicas the series of gateway {gateway} were gone from {at} on, so at least 1 replica stays.",
+        "While the fleet was at 0, the metrics of gateway {gateway} vanished ({at}), so at least 1 replica stays.",
         "The gateway shows no requests without replicas, or was away for minutes.",
         "Use a gateway that shows them. To try again, set min to 1 and back to 0.",
     )
@@ -627,21 +669,21 @@ class Reason(Templated, StrEnum):
     ENOUGH_GPUS = (
         "EnoughGPUs",
         (ConditionType.SUFFICIENT, Truth.TRUE),
-        "{held} of {gpus} GPUs are held, and no pool wants more than it gets.",
+        "{held} of {gpus} GPUs are in use, and no pool asks for more than it gets.",
         "No pool is limited by the budget.",
         "Nothing.",
     )
     POOLS_WAIT = (
         "PoolsWait",
         (ConditionType.SUFFICIENT, Truth.FALSE),
-        "{held} of {gpus} GPUs are held, and {pools} want {missing} more than they get.",
+        "{held} of {gpus} GPUs are in use; {pools} ask for {missing} GPUs more than the budget gives them.",
         "Some pools are limited by the budget, those of low priority first.",
         "Raise spec.gpus if there are GPUs, or lower the priority of pools that can wait.",
     )
     OVER_BUDGET = (
         "OverBudget",
         (ConditionType.SUFFICIENT, Truth.FALSE),
-        "{held} GPUs are held and the budget is {gpus}. Pools in mode Auto are scaled down.",
+        "{held} GPUs are in use and the budget is {gpus}. Pools in mode Auto are scaled down.",
         "The budget was lowered, or another program ordered more.",
         "Wait for the pods to end. Pools in mode Recommend or Paused keep theirs.",
     )

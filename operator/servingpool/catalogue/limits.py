@@ -40,7 +40,7 @@ class LimitName(StrEnum):
     )
     REQUESTS_WAIT = (
         "RequestsWait",
-        "scale-down blocked: requests have waited for {waited:.0f} s",
+        "scale-down blocked: a request has been queued for {waited:.0f} s, longer than {bound:g} s",
         "Scale-down is blocked: requests have waited longer than the TTFT bound allows.",
         "Nothing. It ends with the queue.",
     )
@@ -76,7 +76,7 @@ class LimitName(StrEnum):
     )
     SCALE_DOWN_WINDOW = (
         "ScaleDownWindow",
-        "scale-down blocked: {highest:.0f} were recommended within the last {window:.0f} s",
+        "scale-down stops at {to}: {highest} were needed within the last {window:.0f} s",
         "Scale-down is blocked or partial: more replicas were needed within the window.",
         "Lower spec.behavior.scaleDownWindow if it is longer than two cold starts and savings matter more.",
     )
@@ -88,25 +88,28 @@ class LimitName(StrEnum):
     )
     TOO_LITTLE = (
         "NotWorthAMove",
-        "a change to {replicas} is within the tolerance of {tolerance:.1%}",
+        "the change to {replicas} is under {tolerance:.1%} of the fleet, too small to make",
         "The change is below 1.5% of the fleet, so replicas stay as they are.",
         "Nothing.",
     )
     UNSCHEDULABLE = (
         "Unschedulable",
-        "scale-up blocked: {pods} pods are unschedulable",
+        "scale-up stops at {to}: {pods} pods are unschedulable",
         "Scale-up is blocked: pods are unschedulable, and more would be too.",
         "Add nodes, free GPUs, or lower targets[].max.",
     )
     PROPORTION = (
         "OrderInProportion",
-        "scale-up limited to {most}, which serve arrivals and queue at load {load:.2g}, until misses are seen there",
+        (
+            "scale-up stops at {most} for now: they serve traffic and queue at a load of at most {load:.2g}, "
+            "where too few requests were seen to expect misses"
+        ),
         "Scale-up is limited to what serves arrivals and queue: few misses were seen, so more would be a guess.",
         "Nothing. It ends as requests are seen.",
     )
     ONE_COLD_START = (
         "OneColdStart",
-        "scale-up limited to {most} within one cold start while {ready} are ready",
+        "scale-up stops at {most} for one cold start: {ready} are ready",
         "Scale-up is limited to twice the ready replicas plus 4 within one cold start.",
         "Nothing. The next replicas follow as these become ready.",
     )
@@ -118,13 +121,13 @@ class LimitName(StrEnum):
     )
     LEARNING_STEP = (
         "LearningStep",
-        "scale-up limited to {most} until the engine's speed is known",
+        "scale-up stops at {most} until the engine's speed is known",
         "Scale-up is limited to about twice the initial replicas until the engine's speed is known.",
         "Nothing. It takes decoded requests to learn the speed.",
     )
     NOT_IDLE = (
         "NotIdle",
-        "the last replica stays: no request for {idle}, {after} are required",
+        "the last replica stays: the last request was {idle} ago; it goes after {after}",
         "At 0 after spec.behavior.idleAfter without a request, at least scaleDownWindow and two cold starts.",
         "Nothing. Shorten idleAfter to save more GPU time.",
     )
@@ -136,7 +139,7 @@ class LimitName(StrEnum):
     )
     DEMAND_VANISHED = (
         "DemandVanished",
-        "the last replica stays: at 0 replicas the gateway's series were gone from {at} on",
+        "the last replica stays: while the fleet was at 0, the gateway's metrics vanished ({at})",
         "The gateway shows no demand without replicas, so the fleet does not go to 0 again.",
         "Use a gateway that counts requests at 0 replicas. To try again, set min to 1 and back to 0.",
     )
@@ -166,7 +169,7 @@ class LimitName(StrEnum):
     )
     MAX_CHANGE = (
         "MaxChangePerStep",
-        "a change is limited to {most} replicas",
+        "this step stops at {to}: one changes at most {most} replicas",
         "Limited to spec.behavior.maxChangePerStep. It applies last: min and max are reached in steps.",
         "Nothing. The next step follows at the next decision. Raise maxChangePerStep for faster changes.",
     )

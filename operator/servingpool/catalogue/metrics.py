@@ -346,6 +346,14 @@ class Metric(StrEnum):
         "Share of the last 5 minutes' requests that met the SLO.",
         "Reacts faster than attainment_ratio.",
     )
+    MINUTE_ATTAINMENT = (
+        "servingpool_last_minute_attainment_ratio",
+        "gauge",
+        POOL,
+        "share",
+        "Share of the last minute's requests that met the SLO.",
+        "Shows a recovery first. Absent where too few requests came to judge.",
+    )
     LONGEST_WAIT = (
         "servingpool_longest_wait_seconds",
         "gauge",

@@ -90,9 +90,20 @@ class Note(Templated, StrEnum):
         "Time to first token is measured at the engines, without the gateway's queue.",
         "In SLOMet: the gateway tells the client's time to first token too. slo.measuredAt Gateway judges by that.",
     )
-    RECENT = (
-        "In the last 5 minutes it was {recent:.1f}%.",
-        "In ObjectiveMissed: attainment over the last 5 minutes.",
+    MISSED = (
+        (
+            "{attained:.1f}% of the last hour's requests met the SLO, of the last 5 minutes {recent}, "
+            "of the last minute {minute}; the objective is {objective:g}%."
+        ),
+        "Begins the message of SLOMet where it is False, whatever the reason.",
+    )
+    READY_IN = (
+        "{replicas} of {ordered} replicas are starting, ready in about {time}",
+        "In ReplicasStarting: the rest of a cold start.",
+    )
+    READY_LATE = (
+        "{replicas} of {ordered} replicas are starting for {age}, and a start usually takes {cold}",
+        "In ReplicasStarting: kubectl describe the pods that are not Ready.",
     )
     WITNESS = (
         "The TTFT histogram excludes queue time, so the queue's length is used instead.",
@@ -107,11 +118,17 @@ class Note(Templated, StrEnum):
         "In SLOMet, after the sentence on queue time.",
     )
     ESTIMATED = (
-        "Estimated for {share:.0%} of requests: no bucket ends at {bound}. Use {exact} for exact counts.",
+        (
+            "For {share:.0%} of requests this is an estimate: the engine has no bucket at {bound}. "
+            "A bound of {exact} is counted exactly."
+        ),
         "In SLOMet: a histogram does not count the requests that met a bound inside one of its buckets.",
     )
     ESTIMATED_OF_ROLE = (
-        "Estimated for {share:.0%} of requests: no bucket ends at {bound}, the bound less the handover. Use {exact}.",
+        (
+            "For {share:.0%} of requests this is an estimate: the engine has no bucket at {bound}, "
+            "the bound less the handover. A bound of {exact} is counted exactly."
+        ),
         "In SLOMet of a pool with roles: the same of a role's TTFT, with bounds to set for exact counts.",
     )
     BEYOND_LAST_BUCKET = (
@@ -217,19 +234,19 @@ class Note(Templated, StrEnum):
         "In NotCounted: pods that the operator does not see may hold GPUs.",
     )
     WAITS_FOR_GPUS = (
-        "{held} of {gpus} GPUs are held; waits for GPUs of {pools}",
+        "{held} of {gpus} GPUs are in use; waits for GPUs of {pools}",
         "In the limit GPUBudget: these pools hold GPUs that are due to this one, and give them up.",
     )
     GPUS_LEAVING = (
-        "{held} of {gpus} GPUs are held; waits for pods that are on their way out",
+        "{held} of {gpus} GPUs are in use; waits for terminating pods",
         "In the limit GPUBudget: the GPUs are due to this pool once the pods that hold them are gone.",
     )
     GPUS_WORTH_MORE = (
-        "{held} of {gpus} GPUs are held, and are worth more at {pools}",
+        "{held} of {gpus} GPUs are in use, and of more use to {pools}",
         "In the limit GPUBudget: by floors, mins, priority and expected misses, the GPUs are due to these pools.",
     )
     GPUS_USED_UP = (
-        "{held} of {gpus} GPUs are held, and no other pool has any",
+        "{held} of {gpus} GPUs are in use, all by this pool",
         "In the limit GPUBudget: the budget is smaller than what this pool alone needs.",
     )
     GPUS_FOR_BOTH_ROLES = (
@@ -291,7 +308,7 @@ class Note(Templated, StrEnum):
         "Why a fleet comes back from 0 with one replica.",
     )
     VANISHED = (
-        "at 0 replicas the gateway's series were gone from {at} on",
+        "while the fleet was at 0, the gateway's metrics vanished ({at}), so requests could not be seen",
         "Why a fleet comes back from 0, and stays.",
     )
     UNKNOWN_AT_ZERO = (

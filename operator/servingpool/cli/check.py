@@ -236,7 +236,7 @@ def _pods(seen: Inspection, namespace: str, selection: Selection) -> bool:
     """Print what is wrong with pods. Whether nothing is."""
     for pod, missing in sorted(selection.missing.items()):
         error = seen.errors.get((namespace, pod))
-        echo(f"{pod}: {missing.reason}." + (f" Prometheus says: {error}." if error else ""), err=True)
+        echo(f"{missing.reason}. (pod {pod})" + (f" Prometheus says: {error}." if error else ""), err=True)
     if selection.doubled:
         echo(Reason.DOUBLED_SERIES.message(pods=selection.named_doubled), err=True)
     if selection.native:

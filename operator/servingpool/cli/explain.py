@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from servingpool.adapters.prometheus.own_record import Record
-from servingpool.api.conditions import ConditionType
+from servingpool.api.conditions import ConditionType, Reason, Truth
 from servingpool.api.duration import brief
 from servingpool.api.serving_pool import ServingPool, problems
 from servingpool.api.spec import Slo
@@ -37,6 +37,8 @@ from servingpool.cli.own_record import Asked, Match, Prometheus, Source, no_reco
 from servingpool.cli.source import Backend, Config
 from servingpool.cli.usage import wrong
 
+ACTIONS = {reason.value: reason.action for reason in Reason}
+"""What to do, by the reason of a condition."""
 FUTURE = 60.0
 """Seconds after now that `--at` may be, for clocks that differ."""
 
@@ -159,6 +161,7 @@ def _explained(status: Status, slo: Slo | None, decision: LastDecision) -> list[
         *past,
         Text(decision.reason, style="dim" if past else "bold"),
         Text(f"decided {write(decision.at)}, {decision.verdict}", style="dim"),
+        *_missed(status),
         Text(""),
         *(_roles(status.roles) if status.roles else (_steps(decision, status.replicas),)),
         Text(""),
@@ -169,6 +172,14 @@ def _explained(status: Status, slo: Slo | None, decision: LastDecision) -> list[
         *(Text(f"! {warning}", style="yellow") for warning in decision.warnings),
         *((Text(""), changes(status.history)) if status.history else ()),
     ]
+
+
+def _missed(status: Status) -> Iterator[RenderableType]:
+    """Why the SLO is missed, and what to do; nothing where it is not."""
+    slo = status.condition(ConditionType.SLO_MET)
+    if slo is not None and slo.status is Truth.FALSE:
+        yield Text(f"{slo.reason}: {slo.message}", style="yellow")
+        yield Text(f"What to do: {ACTIONS.get(slo.reason, 'see the conditions')}", style="yellow")
 
 
 def _roles(roles: Iterable[RoleStatus]) -> Iterator[RenderableType]:
@@ -229,6 +240,9 @@ def _figures(status: Status, slo: Slo | None) -> Table:
         row("bounds", f"{bounds.min} to {bounds.max}", aside=aside)
     objective = "" if slo is None else f"  objective {slo.attainment:g}%"
     row("attainment, last hour", status.attainment, "%", objective)
+    for name, key in (("last 5 minutes", "attainmentNow"), ("last minute", "attainmentMinute")):
+        share = None if decision is None else decision.figures.get(key)
+        row(f"attainment, {name}", None if share is None else f"{100.0 * share:.4g}", "%")
     percentile = "" if slo is None else f"p{slo.percentile(roles=status.roles is not None):.4g}"
     if slo is not None and slo.time_to_first_token is not None:
         bound = f"  SLO {brief(slo.time_to_first_token)}"

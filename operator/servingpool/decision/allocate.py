@@ -32,7 +32,7 @@ from servingpool.decision.learn import (
 from servingpool.decision.need import BEYOND, Frontier, Mix, Offer, capacity, cheapest_mix, greatest, price
 from servingpool.decision.observation import Observation, Reading, Replica
 from servingpool.decision.pool import Pool, Target
-from servingpool.decision.words import listed
+from servingpool.decision.words import listed, shown
 
 OVERDUE = 2.0
 """Cold starts, 1.5 to 4, after which a replica that is not Ready yet is not counted on."""
@@ -352,10 +352,10 @@ class Fleet:
             return limited
         left = self._capacity(order)
         if any(count > asked for count, asked in zip(order, wanted, strict=True)):  # what goes was held back
-            limited = limited.at_least(left, LimitName.MAX_CHANGE, most=most)
+            limited = limited.at_least(left, LimitName.MAX_CHANGE, to=shown(left), most=most)
         if left >= limited.replicas * share_of(len(self.lines)):
             return limited  # a cheaper replacement was held back
-        return limited.at_most(left, LimitName.MAX_CHANGE, most=most)
+        return limited.at_most(left, LimitName.MAX_CHANGE, to=shown(left), most=most)
 
     def _capacity(self, order: Sequence[int]) -> float:
         """Of so many replicas of each target."""

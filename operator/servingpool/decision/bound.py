@@ -105,7 +105,7 @@ def _while_no_node(answer: Limited, observation: Observation, pool: Pool, memory
     if not without_node:
         return answer
     most = max(observation.ordered, fleet.reachable if fleet.replaced else fleet.fewest)
-    return answer.at_most(most, LimitName.UNSCHEDULABLE, pods=without_node)
+    return answer.at_most(most, LimitName.UNSCHEDULABLE, to=shown(most), pods=without_node)
 
 
 def unschedulable(observation: Observation, pool: Pool, memory: Memory) -> int:
@@ -126,7 +126,7 @@ def _scale_down_blocked(
     if memory.client_unknown is not None and not memory.window.idle(pool.params):
         answer = answer.at_least(requested, LimitName.CLIENT_UNKNOWN, reason=memory.client_unknown)
     if longest_wait > pool.slo.queue_bound:
-        answer = answer.at_least(requested, LimitName.REQUESTS_WAIT, waited=longest_wait)
+        answer = answer.at_least(requested, LimitName.REQUESTS_WAIT, waited=longest_wait, bound=pool.slo.queue_bound)
     # What never came serves nobody, so it is not kept.
     refused = not fleet.replaced and any(one.refused(now, pool.params) for one in memory.shortages)
     if standing < observation.requested and not refused:
@@ -175,7 +175,7 @@ def _scale_down_window(answer: Limited, requested: float, pool: Pool, memory: Me
         answer = answer.at_least(requested, LimitName.WINDOW_FILLING, window=window)
     highest = memory.highest_recommendation
     least = min(requested, pool.whole(highest))
-    return answer.at_least(least, LimitName.SCALE_DOWN_WINDOW, highest=highest, window=window)
+    return answer.at_least(least, LimitName.SCALE_DOWN_WINDOW, to=shown(least), highest=shown(highest), window=window)
 
 
 def _in_proportion(answer: Limited, observation: Observation, pool: Pool, memory: Memory, plan: Plan) -> Limited:
@@ -183,8 +183,8 @@ def _in_proportion(answer: Limited, observation: Observation, pool: Pool, memory
     requested, ready = observation.ordered, observation.serving
     if not plan.has_evidence:
         load = pool.params.knee_share * plan.curve.limit
-        most = pool.whole(plan.proportionate(load))
-        answer = answer.at_most(max(requested, most), LimitName.PROPORTION, most=shown(most), load=load)
+        most = max(requested, pool.whole(plan.proportionate(load)))
+        answer = answer.at_most(most, LimitName.PROPORTION, most=shown(most), load=load)
     most = max(requested, _within_one_cold_start(ready))
     answer = answer.at_most(most, LimitName.ONE_COLD_START, most=shown(most), ready=shown(ready))
     if not memory.profile.fit.known:

@@ -158,6 +158,8 @@ class Figures:
     """Share of requests of the last hour that met every bound of the SLO, by the witness that is believed."""
     attainment_now: Reading
     """The same of the last 5 minutes."""
+    attainment_minute: Reading
+    """The same of the last minute: it shows a recovery first."""
     judged: bool
     """False where the SLO is measured at the gateway, and the gateway does not tell."""
     witness: str

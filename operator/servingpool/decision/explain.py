@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from servingpool.catalogue.notes import Note
-from servingpool.decision.allocate import Fleet
 from servingpool.decision.decision import AtZero, Figures, Limited, Plan
 from servingpool.decision.learn import Memory, UpdateResult, tpot_infeasible
 from servingpool.decision.observation import Reading, Unknown
@@ -67,7 +66,8 @@ def figures(
         time_to_first_token=_first_token(memory, pool, judge),
         time_per_output_token=memory.tpot_tail.at(pool.slo.attainment),
         attainment=_attainment(memory, overdue, now) if unjudged is None else unjudged,
-        attainment_now=_attainment_now(memory, pool, overdue) if unjudged is None else unjudged,
+        attainment_now=_attained_in(pool.params.recent_window, memory, pool, overdue) if unjudged is None else unjudged,
+        attainment_minute=_attained_in(60.0, memory, pool, overdue) if unjudged is None else unjudged,
         judged=unjudged is None,
         witness=judge.believed,
         longest_wait=queues.longest_wait,
@@ -100,30 +100,22 @@ def figures(
     )
 
 
-def warning(pool: Pool, update: UpdateResult, plan: Plan | Unknown, fleet: Fleet) -> str | None:
-    """What is wrong but not fatal."""
+def warning(pool: Pool, update: UpdateResult, plan: Plan | Unknown) -> str | None:
+    """Why no fleet size holds the SLO; None where some may."""
     bound, step = pool.slo.time_per_output_token, update.step
     known = update.memory.profile.fit.known
     if bound is not None and step is not None and known and tpot_infeasible(pool, step):
         return (
             f"Time per output token {bound * 1000:.0f} ms cannot be held at any fleet size: "
-            f"even an idle engine takes {step.between_tokens * 1000:.0f} ms per token."
+            f"even an idle engine takes {step.between_tokens * 1000:.0f} ms per token. "
+            f"Set a bound above that, or use faster replicas."
         )
-    if isinstance(plan, Unknown):
+    if isinstance(plan, Unknown) or plan.feasible or not plan.has_evidence:
         return None
-    if plan.feasible:
-        least = pool.whole(plan.expected / plan.curve.load_for(plan.allowed))
-    elif not plan.has_evidence:
-        least = pool.whole(plan.expected)  # whatever the curve, no fleet does more than its work
-    else:
-        return (
-            f"About {plan.curve.floor:.1%} of requests miss the SLO at any fleet size; {plan.allowed:.1%} are allowed. "
-            f"Relax the bound or use faster replicas."
-        )
-    most = fleet.largest
-    if least > most:
-        return f"The forecast needs {shown(least)} replicas and max is {shown(most)}, so the SLO will not hold."
-    return None
+    return (
+        f"About {plan.curve.floor:.1%} of requests miss the SLO at any fleet size; {plan.allowed:.1%} are allowed. "
+        f"Set attainment below {100.0 - 100.0 * plan.curve.floor:.1f}%, raise the bound, or use faster replicas."
+    )
 
 
 def reason(
@@ -156,9 +148,10 @@ def doubts(memory: Memory, plan: Plan | Unknown, standing: Sequence[Standing], p
     if memory.damaged is not None and memory.coverage > 0.0:
         found.append(Note.DAMAGED.message(figures=memory.damaged))
     if standing:
-        more = 0 if isinstance(plan, Unknown) else plan.stuck
         said = Note.STANDS_STILL.message(replicas=told_standing(standing))
-        found.append(f"{said}, so {more} more {'is' if more == 1 else 'are'} kept" if more else said)
+        if not isinstance(plan, Unknown) and plan.stuck:
+            said += f", so {_needed(pool.whole(plan.need))} in all"
+        found.append(said)
     queue, rise = doubted_queue(memory.gateway_gauge, pool.params.stands_still), memory.profile.lost_caches.rise
     found += [] if queue is None else [queue]
     return found if rise is None else [*found, Note.CACHES_LOST.message(rise=rise)]
@@ -178,10 +171,10 @@ def _weighed(pool: Pool, plan: Plan, figures: Figures) -> list[str]:
         return [f"no request in the last {pool.params.idle_window / 60:.0f} minutes, so nothing is kept beyond min"]
     parts = [
         f"{_number(figures.arrivals)} requests/s now",
-        f"work for {_number(plan.expected)} fully busy replicas is expected in {figures.horizon:.0f} s",
+        f"in {figures.horizon:.0f} s (cold start) traffic should keep {_number(plan.expected)} replicas busy",
     ]
     if plan.backlog >= 0.1:
-        parts.append(f"{plan.backlog:.1f} more are kept busy by {_number(figures.queue)} queued requests")
+        parts.append(f"{_number(figures.queue)} queued requests keep {plan.backlog:.1f} more busy")
     if not isinstance(figures.full_requests, Unknown):
         at_a_time = "" if isinstance(figures.full_batch, Unknown) else f", {_number(figures.full_batch)} at a time"
         parts.append(f"a full replica serves {_number(figures.full_requests)} requests/s{at_a_time}")
@@ -200,17 +193,21 @@ def _sizing(plan: Plan, burst: Reading) -> str:
         said = "too few requests were seen to tell whether the SLO can hold"
         if plan.has_evidence:
             said = f"no replica count meets the SLO ({_percent(plan.curve.floor)} would still miss)"
-        return f"{said}; {shown(need)} {'is' if need == 1 else 'are'} the best trade-off"
+        return f"{said}; {_needed(need)}, the cheapest fleet by what is known so far"
     plain = max(1, math.ceil((plan.expected + plan.backlog) / plan.safe_load))
-    if need > plain:
-        covers = f"{plain} {'covers' if plain == 1 else 'cover'} the forecast at load {_number(plan.safe_load)}"
-        return (
-            f"{covers}; {shown(need - plain)} more for a likely burst of {_number(burst)}, "
-            f"a miss costing {_number(plan.penalty)} times its GPU time"
-        )
     if need < plain:
-        return f"{plain} would cover every burst; {shown(need)} cost less, expected misses included"
-    return f"the SLO holds up to load {_number(plan.safe_load)}, so {shown(need)} {'is' if need == 1 else 'are'} needed"
+        return f"{_needed(need)}: cheaper than the {plain} that would cover every burst, even with the misses to expect"
+    said = f"each may be {plan.safe_load:.0%} busy, so {_needed(need)}"
+    if need == plain:
+        return said
+    return (
+        f"{said}, {shown(need - plain)} of them spare: traffic may reach {_number(burst)} busy replicas, "
+        f"and a late request is priced at {_number(plan.penalty)} times its GPU time"
+    )
+
+
+def _needed(replicas: float) -> str:
+    return f"{shown(replicas)} {'is' if replicas == 1.0 else 'are'} needed"
 
 
 def _mean_prefill(memory: Memory, pool: Pool) -> Reading:
@@ -256,11 +253,11 @@ def _unjudged(pool: Pool, memory: Memory, now: float) -> Unknown | None:
     return None if told or memory.client_unknown is None else Unknown(memory.client_unknown)
 
 
-def _attainment_now(memory: Memory, pool: Pool, overdue: float) -> Reading:
-    misses = memory.window.last(pool.params.recent_window).misses
+def _attained_in(seconds: float, memory: Memory, pool: Pool, overdue: float) -> Reading:
+    misses = memory.window.last(seconds).misses
     requests = misses.requests + overdue
     if requests * pool.slo.allowed < 1.0:
-        return Unknown("too few requests in five minutes")
+        return Unknown(f"too few requests in {span(seconds)}")
     return 1.0 - (misses.late + overdue) / requests
 
 

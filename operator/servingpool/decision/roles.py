@@ -88,8 +88,8 @@ EACH_ROLE = Unknown("prefill and decode have one each")
 _OF_PREFILL = ("arrivals", "prompt_rate", "witness")
 _OF_DECODE = ("generation_rate", "time_per_output_token")
 _OF_BOTH = (
-    *("queue", "running", "time_to_first_token", "attainment", "attainment_now", "judged", "longest_wait"),
-    *("horizon", "idle_for"),
+    *("queue", "running", "time_to_first_token", "attainment", "attainment_now", "attainment_minute"),
+    *("judged", "longest_wait", "horizon", "idle_for"),
 )
 
 
@@ -140,6 +140,7 @@ def _figures(prefill: Figures, decode: Figures) -> Figures:
         time_to_first_token=_sum(prefill.time_to_first_token, decode.time_to_first_token),
         attainment=_product(prefill.attainment, decode.attainment),
         attainment_now=_product(prefill.attainment_now, decode.attainment_now),
+        attainment_minute=_product(prefill.attainment_minute, decode.attainment_minute),
         judged=prefill.judged and decode.judged,
         longest_wait=max(prefill.longest_wait, decode.longest_wait),
         horizon=max(prefill.horizon, decode.horizon),

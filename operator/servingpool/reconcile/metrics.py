@@ -111,6 +111,7 @@ DECISION_FIGURES: Mapping[Metric, str] = {
     Metric.TIME_PER_OUTPUT_TOKEN: "time_per_output_token",
     Metric.ATTAINMENT: "attainment",
     Metric.RECENT_ATTAINMENT: "attainment_now",
+    Metric.MINUTE_ATTAINMENT: "attainment_minute",
     Metric.LONGEST_WAIT: "longest_wait",
     Metric.FULL_REPLICA_BATCH: "full_batch",
     Metric.FULL_REPLICA_REQUESTS: "full_requests",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from datetime import datetime
 
 from pydantic.alias_generators import to_camel
 
@@ -42,6 +43,7 @@ from servingpool.status.conditions import (
     limit_of,
     targets_of,
 )
+from servingpool.status.missed import attained, missed
 
 FIGURE_NAMES = {one.name: to_camel(one.name) for one in fields(Figures)}
 """Figures of a decision, and their names in the status."""
@@ -99,7 +101,7 @@ def rounded(figure: Reading, digits: int) -> float | None:
 
 SEEN = (
     *("fleet", "bounds", "replicas", "ready_replicas", "desired_replicas", "targets", "roles"),
-    *("throughput", "cost", "queue_depth", "latency", "attainment"),
+    *("throughput", "cost", "queue_depth", "latency", "attainment", "unattainable_since"),
 )
 """Fields that describe the present; the last decision keeps its own time."""
 
@@ -127,12 +129,14 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
     pool, decision, observation = plan.seen.pool, plan.decision, plan.seen.observation
     permission = plan.permission if outcome.failure is None else _failed(plan.permission, *outcome.failure)
     metrics = judge_metrics(plan)
+    certain = _unattainable_since(decision, held)
+    slo_condition = _slo_condition(plan, permission, certain)
     bounds, figures, ready = decision.bounds, decision.figures, len(observation.ready)
     scale_time = {} if scaled_at is None else {"last_scale_time": from_unix(scaled_at)}
     judged = [
         _condition(plan, permission.reason, permission.message),
         _condition(plan, *metrics),
-        _slo_condition(plan),
+        slo_condition,
         _condition(plan, *judge_limits(plan)),
         _calibrating_condition(plan),
         _condition(plan, *judge_drains(plan.seen.targets, in_flight(observation, plan.standing).values())),
@@ -147,7 +151,7 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
             "conditions": updated(before, judged),
             "fleet": f"{ready}/{decision.replicas}/{bounds.most.replicas}",
             "bounds": told_bounds(bounds),
-            "why": _why(permission, metrics[0], plan),
+            "why": _why(permission, metrics[0], slo_condition, plan),
             "replicas": observation.requested if outcome.ordered is None else outcome.ordered,
             "ready_replicas": ready,
             "desired_replicas": decision.replicas,
@@ -161,6 +165,7 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
                 time_per_output_token=_seconds(figures.time_per_output_token),
             ),
             "attainment": _percent(figures.attainment),
+            "unattainable_since": certain,
             "cold_start": None if cold_start is None else brief(cold_start),
             "last_decision": last_decision(decision, plan.expense.warning),
             **scale_time,
@@ -221,41 +226,52 @@ def _failed(permission: ScalePermission, reason: Reason, message: str) -> ScaleP
     return replace(permission, reason=reason, message=message)
 
 
-def _why(permission: ScalePermission, metrics: Reason, plan: PoolPlan) -> str:
+def _why(permission: ScalePermission, metrics: Reason, slo: Condition, plan: PoolPlan) -> str:
     if permission.reason.status is not Truth.TRUE:
         return permission.reason.value
     if metrics.status is Truth.FALSE:
         return metrics.value
     verdict = plan.decision.verdict
-    return (limit_of(plan) if verdict is Verdict.HOLD else None) or verdict.value
+    if verdict is not Verdict.HOLD:
+        return verdict.value
+    return limit_of(plan) or (slo.reason if slo.status is Truth.FALSE else verdict.value)
 
 
 def _condition(plan: PoolPlan, reason: Reason, message: str) -> Condition:
     return condition_of(reason, message, generation=plan.meta.generation, at=plan.decision.at)
 
 
-def _slo_condition(plan: PoolPlan) -> Condition:
+def _unattainable_since(decision: Decision, held: Status) -> datetime | None:
+    """Since when it is certain that no fleet size holds the SLO: a decision without a need tells nothing new."""
+    if decision.warning is None:
+        return held.unattainable_since if isinstance(decision.need, Unknown) else None
+    return held.unattainable_since or from_unix(decision.at)
+
+
+def _slo_condition(plan: PoolPlan, permission: ScalePermission, certain: datetime | None) -> Condition:
     figures, slo = plan.decision.figures, plan.seen.pool.spec.slo
-    attained, met = figures.attainment, slo_met(figures, slo.attainment / 100.0)
-    if isinstance(attained, Unknown) and not figures.judged:
+    known, objective = figures.attainment, slo.attainment
+    warned = [] if plan.decision.warning is None else [plan.decision.warning]
+    if isinstance(known, Unknown) and not figures.judged:
         reason = Reason.CLIENT_LATENCY_UNKNOWN
-        said = [Reason.CLIENT_LATENCY_UNKNOWN.message(detail=attained.reason)]
-    elif isinstance(attained, Unknown):
-        reason, said = Reason.TOO_FEW_REQUESTS, [Reason.TOO_FEW_REQUESTS.message(detail=attained.reason)]
+        said = [Reason.CLIENT_LATENCY_UNKNOWN.message(detail=known.reason)]
+    elif isinstance(known, Unknown):
+        reason, said = Reason.TOO_FEW_REQUESTS, [Reason.TOO_FEW_REQUESTS.message(detail=known.reason)]
+    elif slo_met(figures, objective / 100.0):
+        reason = Reason.OBJECTIVE_MET
+        said = [Reason.OBJECTIVE_MET.message(attained=100.0 * known, objective=objective), *_judged(plan)]
     else:
-        percent, objective = 100.0 * attained, slo.attainment
-        if met:
-            reason = Reason.OBJECTIVE_MET
-            said = [Reason.OBJECTIVE_MET.message(attained=percent, objective=objective)]
-        else:
-            reason = Reason.OBJECTIVE_MISSED
-            said = [Reason.OBJECTIVE_MISSED.message(attained=percent, objective=objective)]
-            if not isinstance(figures.attainment_now, Unknown):
-                said.append(Note.RECENT.message(recent=100.0 * figures.attainment_now))
-        said += _believed(plan) + [told for stage in plan.stages for told in _estimated(stage)]
-    said += [] if plan.decision.warning is None else [plan.decision.warning]
-    said += [told for stage in plan.stages for told in _caches_lost(stage)]
+        recent, minute = attained(figures.attainment_now), attained(figures.attainment_minute)
+        whole = Note.MISSED.message(attained=100.0 * known, objective=objective, recent=recent, minute=minute)
+        reason, state = missed(plan, permission, certain)
+        said, warned = [whole, state, *_judged(plan)], [] if reason is Reason.OBJECTIVE_UNATTAINABLE else warned
+    said += warned + [told for stage in plan.stages for told in _caches_lost(stage)]
     return _condition(plan, reason, " ".join(said))
+
+
+def _judged(plan: PoolPlan) -> list[str]:
+    """By what requests were judged, and how exactly."""
+    return _believed(plan) + [told for stage in plan.stages for told in _estimated(stage)]
 
 
 def _estimated(stage: StagePlan) -> list[str]:

@@ -25,9 +25,10 @@ from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.observe import LatencyCount, Standing
 from servingpool.decision.pool import Bounds
 from servingpool.decision.roles import client_bound
-from servingpool.decision.words import clock, shown
+from servingpool.decision.words import clock
 from servingpool.reconcile.collect import Collected, SeenTarget, of_role
 from servingpool.reconcile.plan import Learned, PoolPlan, StagePlan
+from servingpool.status.missed import above_max, below_min, needed_of
 
 CAUSES: Mapping[Cause, Callable[[str], tuple[Reason, str]]] = {
     Cause.OTHER_MODEL: lambda detail: (Reason.NO_SERIES_FOR_MODEL, Reason.NO_SERIES_FOR_MODEL.message(detail=detail)),
@@ -157,15 +158,14 @@ def limit_of(plan: PoolPlan) -> str | None:
 
 def _judged_limits(stage: StagePlan) -> tuple[Reason, str] | None:
     """What limits a stage; None where nothing does."""
-    decision, role = stage.decision, stage.role
+    decision, role, needed = stage.decision, stage.role, needed_of(stage)
     cut = next((one for one in decision.limits if one.name == LimitName.GPU_BUDGET), None)
     if cut is not None:
-        said = Reason.GPU_BUDGET.message(needed=_needed(stage, cut.before), said=cut.reason)
-        return Reason.GPU_BUDGET, of_role(role, said)
-    hit = next((one for one in decision.limits if one.name in LIMITED_BY), None)
-    if hit is None:
+        return Reason.GPU_BUDGET, of_role(role, Reason.GPU_BUDGET.message(needed=needed, said=cut.reason))
+    above = above_max(stage)
+    if not above and not below_min(stage):
         return None
-    reason, said = _by_bound(_needed(stage, hit.before), decision.bounds, above=hit.name == LimitName.MAXIMUM)
+    reason, said = _by_bound(needed, decision.bounds, above=above)
     return reason, of_role(role, said)
 
 
@@ -182,11 +182,6 @@ def _by_bound(needed: str, bounds: Bounds, *, above: bool) -> tuple[Reason, str]
         return Reason.PREFILL_PER_DECODE, said
     said = Reason.OTHER_ROLE_RUNS.message(needed=needed, bound=least, replicas=replicas, role=role)
     return Reason.OTHER_ROLE_RUNS, said
-
-
-def _needed(stage: StagePlan, replicas: float) -> str:
-    """Replicas, with what they are counted in where there are several targets."""
-    return f"{shown(replicas)} of {stage.learned.reference}" if stage.seen.pool.spec.several else shown(replicas)
 
 
 def judge_objects(seen: Collected) -> tuple[Reason, str] | None:

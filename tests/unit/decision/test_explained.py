@@ -17,11 +17,10 @@ from servingpool.decision.observation import Observation, Unknown
 from .world import POOL, World
 
 SENTENCES = {
-    "more for a likely burst": "burst",
+    " spare: traffic may reach": "burst",
     "would cover every burst": "fewer",
-    "the SLO holds up to": "plain",
-    "is the best trade-off": "trade-off",
-    "are the best trade-off": "trade-off",
+    "busy, so": "plain",
+    "the cheapest fleet by what is known so far": "trade-off",
     "; the present load needs": "present load",
     "are kept because the initial fleet": "initial fleet",
     "no request in the last 20 minutes": "idle",
@@ -65,8 +64,7 @@ def cheapest(decision: Decision) -> float:
 
 def kind(decision: Decision) -> str:
     """What the sentence says of the need."""
-    (said,) = {kind for sentence, kind in SENTENCES.items() if sentence in decision.reason}
-    return said
+    return next(kind for sentence, kind in SENTENCES.items() if sentence in decision.reason)
 
 
 def test_the_need_is_the_largest_of_three_and_the_first_is_the_candidate_with_the_least_sum(

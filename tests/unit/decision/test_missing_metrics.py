@@ -219,12 +219,6 @@ def test_misses_rarer_than_the_evidence_are_not_claimed():
     assert 0.1 <= late.figures.safe_load < 0.2
 
 
-def test_a_fleet_that_cannot_do_its_work_at_max_gives_a_warning_at_once():
-    slo = replace(POOL.slo, attainment=0.999)
-    outcomes = World(replicas=2, pool=replace(POOL, slo=slo, max_replicas=2)).run(60.0, 2)
-    assert "max is 2, so the SLO will not hold" in str(outcomes[2].decision.warning)
-
-
 def test_the_reason_names_every_limit():
     world = World(replicas=1, pool=replace(POOL, max_replicas=2))
     decision = next(one.decision for one in world.run(60.0, 10) if len(one.decision.limits) > 1)

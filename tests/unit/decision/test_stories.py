@@ -354,7 +354,7 @@ def test_every_decision_gives_a_reason_with_figures():
     world = World(replicas=2)
     for outcome in world.run(20.0, 10)[8:]:
         assert "requests/s" in outcome.decision.reason
-        assert "fully busy replicas is expected" in outcome.decision.reason
+        assert "(cold start) traffic should keep" in outcome.decision.reason
         assert outcome.decision.reason.startswith(("hold", "scale up", "scale down"))
 
 
@@ -407,12 +407,13 @@ def test_an_slo_below_the_step_time_warns_and_does_not_run_to_max():
     assert "even an idle engine takes 16 ms" in str(outcomes[-1].decision.warning)
 
 
-def test_a_max_that_is_too_small_gives_a_warning():
+def test_a_max_that_is_too_small_is_the_last_limit_and_leaves_the_raw_need():
     world = World(replicas=2, pool=replace(POOL, max_replicas=3))
     calm = world.run(8.0, 20)
-    assert calm[-1].decision.warning is None
+    assert float(str(calm[-1].decision.need)) <= 3.0
     short = world.run(80.0, 20)  # 6.9 replicas kept busy
-    assert "max is 3, so the SLO will not hold" in str(short[-1].decision.warning)
+    assert float(str(short[-1].decision.need)) > 6.9
+    assert short[-1].decision.limits[-1].reason == "max is 3"
     assert short[-1].decision.replicas == 3
 
 

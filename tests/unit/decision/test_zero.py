@@ -213,7 +213,7 @@ def test_where_the_series_vanishes_at_zero_it_goes_back_to_one_and_stays():
     assert world.requested == 1
     changes = [each for each in outcomes if each.decision.verdict != "Hold"]
     assert len(changes) == 1, "it does not flap"
-    assert "series were gone from" in told(changes[0])
+    assert "the gateway's metrics vanished" in told(changes[0])
     assert LimitName.DEMAND_VANISHED in applied(outcomes[-1])
     vanished = world.memory.profile.vanished
     assert vanished is not None
@@ -404,7 +404,9 @@ def test_a_figure_that_the_engines_do_not_export_is_named():
 
 def test_why_a_replica_stays_that_never_had_a_request():
     world = Gated(replicas=1)
-    assert "the last replica stays: no request for 5 min, 15 min are required" in told(world.run(0.0, 5.25)[-1])
+    assert "the last replica stays: the last request was 5 min ago; it goes after 15 min" in told(
+        world.run(0.0, 5.25)[-1]
+    )
     world.told = GONE
     assert f"the last replica stays: demand is unknown ({GONE.reason})" in told(world.run(0.0, 40)[-1])
 

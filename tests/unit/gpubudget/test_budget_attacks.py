@@ -84,7 +84,7 @@ def test_gpus_of_a_deleted_pool_are_free_once_its_pods_have_ended() -> None:
     run(world, 20, 16)
     assert len(world.services["high"].engines) == 2
     assert (names(world), status(world)["held"]) == (["high"], 16)
-    assert "waits for pods that are on their way out" in world.message("ScalingLimited", "high")
+    assert "waits for terminating pods" in world.message("ScalingLimited", "high")
     world.drained("low")
     run(world, 10, 16)
     assert len(world.services["high"].engines) > 2

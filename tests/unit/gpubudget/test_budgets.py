@@ -83,7 +83,7 @@ def test_the_pool_of_high_priority_grows_and_the_other_gives_way_first() -> None
     assert len(world.services["high"].engines) == 3
     assert len(world.services["low"].engines) == 1, "its min"
     assert world.condition("ScalingLimited", "low") == ("True", "GPUBudget")
-    assert "16 of 16 GPUs are held, and are worth more at chat/high" in world.message("ScalingLimited", "low")
+    assert "16 of 16 GPUs are in use, and of more use to chat/high" in world.message("ScalingLimited", "low")
     assert status(world)["held"] == 16
     [first, second] = world.writes.scales
     assert (first[0][1], second[0][1]) == ("low", "high")

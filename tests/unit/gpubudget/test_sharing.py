@@ -65,7 +65,7 @@ def test_a_floor_that_is_not_wanted_is_lent_and_comes_back_once_its_pod_is_gone(
     assert granted(8, idle, greedy, lending=False)["other"] == 4
     back = share(8, [replace(idle, wanted=4, misses=need(4)), replace(greedy, ordered=7, held=7)], lending=True)
     assert (back["owner"].most, back["owner"].share, back["owner"].waits_for) == (1, 4, ("other",))
-    assert back["owner"].detail == "8 of 8 GPUs are held; waits for GPUs of other"
+    assert back["owner"].detail == "8 of 8 GPUs are in use; waits for GPUs of other"
     assert back["other"].most == 4
     gone = share(8, [replace(idle, wanted=4, misses=need(4)), replace(greedy, ordered=4, held=4)], lending=True)
     assert gone["owner"].most == 4

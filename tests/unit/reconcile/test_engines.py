@@ -92,7 +92,7 @@ def test_a_pool_without_any_sample_says_why_from_the_second_reading_on(cause: Ca
     world.hidden, world.prometheus.why = set(pods), Missing("so it is", cause)
     world.step()
     assert world.condition("MetricsAvailable") == ("False", "FailedGetMetrics")
-    assert "not scraped, or vLLM runs with --disable-log-stats" in world.message("MetricsAvailable")
+    assert "Not scraped, or vLLM runs with --disable-log-stats" in world.message("MetricsAvailable")
     world.step()
     assert world.condition("MetricsAvailable") == ("False", reason)
     assert ": so it is. Replicas stay as they are." in world.message("MetricsAvailable")

@@ -182,7 +182,9 @@ def test_a_wrong_model_name_is_reported_with_the_right_one() -> None:
     world.step(minutes=5)
     assert world.writes.scales == []
     assert world.condition("MetricsAvailable") == ("False", "NoSeriesForModel")
-    assert "pod exports model_name 'llama'; spec.model is 'lama'." in world.message("MetricsAvailable")
+    assert "The pods export model_name 'llama', and spec.model is 'lama': set spec.model to 'llama' (" in world.message(
+        "MetricsAvailable"
+    )
     assert world.writes.reasons("pool") == ["NoSeriesForModel"]
 
 

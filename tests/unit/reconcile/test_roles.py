@@ -202,7 +202,7 @@ class TestTogether:
         assert "decode-" in world.message("MetricsAvailable")
         assert world.condition("ScalingLimited") == ("True", "OtherRoleRuns")
         assert world.message("ScalingLimited") == (
-            "prefill: Required replicas: 0 of prefill. Raised to 1 because decode has 2: neither role is at 0 alone."
+            "prefill: The traffic needs 0 replicas; raised to 1 because decode has 2: neither role is at 0 alone."
         )
 
     def test_a_lost_role_does_not_shrink_the_other(self) -> None:

@@ -188,10 +188,12 @@ def test_one_of_two_gateways_whose_scrape_fails_keeps_a_replica_and_brings_one_b
     world.counts[OTHER] = [0.0, 0.0]
     world.go(20.0, 30)
     world.unscraped = {OTHER}
-    world.prometheus.why = Missing("its scrape fails (up is 0): check path, port and credentials", Cause.SCRAPE_FAILED)
+    world.prometheus.why = Missing("The scrape fails (up is 0): check path, port and credentials", Cause.SCRAPE_FAILED)
     world.go(0.0, 30)
     assert world.replicas == 1
-    assert "router-7c9f-ccccc: its scrape fails" in world.message("ZeroReady")
+    assert "The scrape fails (up is 0): check path, port and credentials (pod router-7c9f-ccccc)" in world.message(
+        "ZeroReady"
+    )
     world.unscraped = set()
     world.go(0.0, 20)
     assert world.replicas == 0

@@ -34,29 +34,32 @@ def test_bounds_at_bucket_ends_are_counted_exactly() -> None:
 def test_a_bound_inside_a_bucket_with_many_requests_is_named_with_its_buckets() -> None:
     memory = seen(ttft=(98.0, 100.0), tpot=(40.0, 90.0), edges=(1.0, 2.5, 0.1, 0.15))
     assert estimated(learned(memory, memory), TTFT, TPOT) == [
-        "Estimated for 50% of requests: no bucket ends at 120ms. Use 100ms or 150ms for exact counts."
+        "For 50% of requests this is an estimate: the engine has no bucket at 120ms. A bound of 100ms or 150ms is counted exactly."
     ]
 
 
 def test_buckets_of_prefill_engines_are_named_as_bounds_of_the_client() -> None:
     memory = seen(ttft=(50.0, 80.0), tpot=(0.0, 0.0), edges=(0.08, 2.5, 0.1, 0.1))
     assert estimated(learned(memory, memory), 1.9, None, parted=True) == [
-        "Estimated for 30% of requests: no bucket ends at 1900ms, the bound less the handover. Use 160ms or 2600ms."
+        (
+            "For 30% of requests this is an estimate: the engine has no bucket at 1900ms, the bound less the handover. "
+            "A bound of 160ms or 2600ms is counted exactly."
+        )
     ]
 
 
 def test_both_are_named() -> None:
     memory = seen(ttft=(50.0, 80.0), tpot=(40.0, 90.0), edges=(1.0, 2.5, 0.1, 0.15))
     assert estimated(learned(memory, memory), TTFT, TPOT) == [
-        "Estimated for 30% of requests: no bucket ends at 2s. Use 1s or 2500ms for exact counts.",
-        "Estimated for 50% of requests: no bucket ends at 120ms. Use 100ms or 150ms for exact counts.",
+        "For 30% of requests this is an estimate: the engine has no bucket at 2s. A bound of 1s or 2500ms is counted exactly.",
+        "For 50% of requests this is an estimate: the engine has no bucket at 120ms. A bound of 100ms or 150ms is counted exactly.",
     ]
 
 
 def test_there_is_no_bucket_below_the_first() -> None:
     memory = seen(ttft=(90.0, 90.0), tpot=(0.0, 30.0), edges=(2.0, 2.0, 0.0, 0.01))
     assert estimated(learned(memory, memory), TTFT, 0.004) == [
-        "Estimated for 30% of requests: no bucket ends at 4ms. Use 10ms for exact counts."
+        "For 30% of requests this is an estimate: the engine has no bucket at 4ms. A bound of 10ms is counted exactly."
     ]
 
 

@@ -46,7 +46,7 @@ _Which = tuple[str, bool, Scope]
 
 log = logging.getLogger(__name__)
 
-AMBIGUOUS = "its gauges have several series that differ in a label which the engine's profile does not name"
+AMBIGUOUS = "Gauges have several series that differ in a label which the engine's profile does not name"
 MOST_TOLD = 1_000
 """Pods with unreadable series that are logged in the life of the operator; all are counted."""
 LAYOUT_LASTS = 600.0

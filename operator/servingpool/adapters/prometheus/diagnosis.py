@@ -42,7 +42,7 @@ class Missing:
     """A pod without a usable sample."""
 
     reason: str
-    """Follows the pod's name and a colon: "last scraped 93 s ago"."""
+    """A sentence without its full stop, which pods' names follow in brackets: "Last scraped 93 s ago"."""
     cause: Cause = Cause.UNKNOWN
 
 
@@ -153,7 +153,7 @@ def _cause(
         return _wrong_labels(queries, engine, seen, match_labels)
     others = engines_of(seen, {name: profile for name, profile in known.items() if not own & {*clock_names(profile)}})
     if others:
-        said = f"pod exports metrics of engine {' or '.join(map(repr, others))}; spec.engine is '{engine}'"
+        said = f"The pods export metrics of engine {' or '.join(map(repr, others))}, and spec.engine is '{engine}'"
         return Missing(said, Cause.OTHER_ENGINE)
     return _no_series(queries, seen.up, lost=lost)
 
@@ -162,16 +162,16 @@ def _no_series(queries: Queries, up: float | None, *, lost: bool) -> Missing | N
     """Why no engine's series name the pod."""
     profile, name = queries.profile, clock_names(queries.profile)[0]
     if up == 0.0:
-        return Missing("its scrape fails (up is 0): check path, port and credentials", Cause.SCRAPE_FAILED)
+        return Missing("The scrape fails (up is 0): check path, port and credentials", Cause.SCRAPE_FAILED)
     if up is not None:
-        return Missing(f"pod is scraped and exports no {name}; perhaps {profile.silent}", Cause.NO_ENGINE_SERIES)
+        return Missing(f"The pods are scraped and export no {name}; perhaps {profile.silent}", Cause.NO_ENGINE_SERIES)
     if lost:
         labels = " or ".join(_whose(queries))
         said = f"Prometheus has {name} without label {labels}; set backends[].labels or the scrape's relabelling"
         return Missing(said, Cause.WRONG_LABELS)
     if queries.labels.exported:  # a federation may leave `up` out
         return None
-    return Missing("Prometheus does not scrape it (no series up)", Cause.NOT_SCRAPED)
+    return Missing("Prometheus does not scrape the pods (no series up)", Cause.NOT_SCRAPED)
 
 
 def _wrong_labels(
@@ -182,14 +182,14 @@ def _wrong_labels(
     name = next(each for each in clock_names(profile) if each in seen.series)
     if profile.model_label and not models_of(seen, profile):
         if all(labels.get(ROUTER_LABEL) or labels.get(exported(ROUTER_LABEL)) for labels in seen.series[name]):
-            said = f"pod is a router: its {name} is of the engines behind it (label {ROUTER_LABEL})"
+            said = f"The pods are a router: {name} is of the engines behind it (label {ROUTER_LABEL})"
             return Missing(said, Cause.ROUTER)
-        return Missing(f"pod exports {name} without label {profile.model_label}", Cause.WRONG_LABELS)
+        return Missing(f"The pods export {name} without label {profile.model_label}", Cause.WRONG_LABELS)
     if match_labels:
-        return Missing(f"its {name} does not match spec.metrics.matchLabels", Cause.WRONG_LABELS)
+        return Missing(f"{name} does not match spec.metrics.matchLabels", Cause.WRONG_LABELS)
     if _admitted(seen, profile):
         return None
-    return Missing(f"its {name} has other labels than the profile of engine '{engine}' asks for", Cause.WRONG_LABELS)
+    return Missing(f"{name} has other labels than the profile of engine '{engine}' asks for", Cause.WRONG_LABELS)
 
 
 def _admitted(seen: Evidence, profile: EngineMetrics) -> bool:

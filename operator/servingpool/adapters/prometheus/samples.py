@@ -115,7 +115,7 @@ class Selection:
         return _alike(self.unreadable)
 
     def explain(self) -> str:
-        """One sentence on the missing pods, those that fail alike together; empty where none is missing.
+        """Why pods are missing, each cause with the pods that it is of; empty where none is missing.
 
         By name, for what the watch shows first is no news.
         """
@@ -168,16 +168,17 @@ class FleetReading:
             return known
         if models:
             others = ", ".join(f"'{name}'" for name in sorted(models)[:_NAMED])
-            said = f"pod exports {self.profile.model_label} {others}; spec.model is '{model}'"
-            return Missing(said, Cause.OTHER_MODEL)
+            label = self.profile.model_label
+            said = f"The pods export {label} {others}, and spec.model is '{model}': set spec.model to "
+            return Missing(said + (others if len(models) == 1 else "one of these"), Cause.OTHER_MODEL)
         age = self.stale.get((namespace, pod))
         if age is not None:
-            return Missing(f"last scraped {age:.0f} s ago", Cause.STALE)
+            return Missing(f"Last scraped {age:.0f} s ago", Cause.STALE)
         if self.partial is not None:
-            return Missing(f"no sample, and {self.partial.reason}")
+            return Missing(f"No sample, and {self.partial.reason}")
         if known is None and self.unread.count and not self.samples:
-            return Missing(f"no sample, and {self.unread.count} rows of the answer could not be read")
-        return known or Missing(f"not scraped, or {self.profile.silent}")
+            return Missing(f"No sample, and {self.unread.count} rows of the answer could not be read")
+        return known or Missing(f"Not scraped, or {self.profile.silent}")
 
 
 def sample_of(models: Mapping[str, ReplicaMetrics], model: str) -> ReplicaMetrics | None:
@@ -331,11 +332,15 @@ def _spellings(bound: float) -> tuple[str, ...]:
 
 
 def _alike(reasons: Mapping[str, str]) -> str:
-    """Pods and the reason, those for which it is the same together."""
+    """Each reason, and the pods for which it is the same."""
     alike: dict[str, list[str]] = {}
     for pod in sorted(reasons):
         alike.setdefault(reasons[pod], []).append(pod)
-    return ". ".join(f"{_names(pods)}: {reason}" for reason, pods in alike.items())
+    return ". ".join(f"{reason} ({_counted(pods)})" for reason, pods in alike.items())
+
+
+def _counted(pods: list[str]) -> str:
+    return f"pod {pods[0]}" if len(pods) == 1 else f"{len(pods)} pods: {_names(pods)}"
 
 
 def _names(pods: list[str]) -> str:

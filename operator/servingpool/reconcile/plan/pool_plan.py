@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar
 
+import numpy as np
+
 from servingpool.adapters.cluster.objects import Workload
 from servingpool.adapters.gateways.own_gateway import bound_of
 from servingpool.api.conditions import Reason
@@ -23,7 +25,7 @@ from servingpool.decision.bound import unschedulable
 from servingpool.decision.decide import Stage, StageOutcome, decide_stages
 from servingpool.decision.decision import Decision
 from servingpool.decision.learn import Memory
-from servingpool.decision.observe import KEPT_SECONDS, Buckets, LatencyCount
+from servingpool.decision.observe import AT, KEPT_SECONDS, LOAD, Buckets, LatencyCount, SampleWindow
 from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool, Slo, Target, Window
 from servingpool.decision.roles import joined
@@ -62,6 +64,8 @@ class Learned:
     """The buckets that the SLO's bounds lie in."""
     cold_start: float | None
     """Seconds from order to Ready, as measured; None if no start was seen."""
+    calm_since: float | None = None
+    """Unix time in seconds since which the load is one that the SLO allows; None where it is not, or is unknown."""
     ttft_inferred: bool = False
     """The engines tell no time to first token."""
     caches_lost: float | None = None
@@ -233,7 +237,19 @@ def _in_turn(core: Pool, stage: SeenStage) -> Pool:
 
 def _decided(stage: SeenStage, outcome: StageOutcome, kept: Memory) -> StagePlan:
     """What follows from an outcome. `kept`: the memory that is kept of it."""
-    return StagePlan(stage, outcome.decision, kept, learned(outcome.memory, kept), outcome.beside)
+    calm = calm_since(outcome.memory.window, outcome.decision, stage.pool.spec.slo.attainment_share)
+    told = replace(learned(outcome.memory, kept), calm_since=calm)
+    return StagePlan(stage, outcome.decision, kept, told, outcome.beside)
+
+
+def calm_since(window: SampleWindow, decision: Decision, attainment: float) -> float | None:
+    """See `Learned.calm_since`; at most 20 minutes ago."""
+    if decision.course is None or len(window.rows) == 0:
+        return None
+    most = decision.course.curve.load_for(1.0 - attainment)
+    above = np.flatnonzero(~(window.rows[:, LOAD] <= most))
+    first = int(above[-1]) if len(above) else 0
+    return float(window.rows[first, AT]) if first + 1 < len(window.rows) else None
 
 
 def _together(each: Sequence[Learned]) -> Learned:

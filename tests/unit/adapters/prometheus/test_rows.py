@@ -144,7 +144,7 @@ def test_one_row_costs_no_other_pod_its_cause(place, change):
     rows = [{"metric": {"part": "up", "namespace": pod, "pod": pod}, "value": [NOW, "0"]} for pod in PODS]
     whose, rows = mutated(rows, place, change)
     found = causes(QUERIES, "vllm", shipped(), [(pod, pod) for pod in PODS], rows)
-    assert all(found[pod, pod].reason.startswith("its scrape fails") for pod in {*PODS} - {whose})
+    assert all(found[pod, pod].reason.startswith("The scrape fails") for pod in {*PODS} - {whose})
 
 
 @fuzzed(4.0)
@@ -279,7 +279,7 @@ async def test_a_buckets_bound_that_is_no_number_costs_no_other_pool_its_buckets
 async def test_where_no_row_can_be_read_that_is_the_reason(prometheus, backend, request_2s_100ms):
     prometheus.rows += [7, {"metric": {}, "value": [NOW, "x"]}]
     missing = (await backend.read(request_2s_100ms, NOW)).select("chat", ["llama-0"], "llama").missing
-    assert missing["llama-0"].reason == "no sample, and 2 rows of the answer could not be read"
+    assert missing["llama-0"].reason == "No sample, and 2 rows of the answer could not be read"
 
 
 async def test_a_sample_whose_gauges_may_be_copies_is_unknown(prometheus, backend, request_2s_100ms):
@@ -299,4 +299,4 @@ async def test_a_sample_whose_gauges_may_be_copies_is_unknown(prometheus, backen
     )
     selection = (await backend.read(request_2s_100ms, NOW)).select("chat", ["llama-0", "llama-1"], "llama")
     assert [sample.replica for sample in selection.samples] == ["llama-1"]
-    assert selection.explain().startswith("llama-0: its gauges have several series")
+    assert selection.explain().startswith("Gauges have several series")

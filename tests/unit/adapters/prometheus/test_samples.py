@@ -149,7 +149,7 @@ async def test_a_stale_sample_is_dropped_and_reported(prometheus, backend, reque
     selection = (await backend.read(request_2s_100ms, NOW)).select("chat", ["fresh", "lost"], "llama")
     assert [page.replica for page in selection.samples] == ["fresh"]
     assert selection.missing["lost"].cause is Cause.STALE
-    assert selection.explain() == "lost: last scraped 93 s ago"
+    assert selection.explain() == "Last scraped 93 s ago (pod lost)"
 
 
 async def test_a_clock_that_is_wrong_here_makes_nothing_stale(prometheus, backend, request_2s_100ms):
@@ -182,8 +182,9 @@ async def test_a_wrong_model_name_is_distinguished_from_an_idle_pool(prometheus,
     assert selection.samples == ()
     assert selection.missing["a"].cause is Cause.OTHER_MODEL
     assert selection.explain() == (
-        "a, b, c and 2 more: pod exports model_name 'meta-llama/Llama-3.1-8B'; spec.model is 'llama'. "
-        "z: not scraped, or vLLM runs with --disable-log-stats"
+        "The pods export model_name 'meta-llama/Llama-3.1-8B', and spec.model is 'llama': "
+        "set spec.model to 'meta-llama/Llama-3.1-8B' (5 pods: a, b, c and 2 more). "
+        "Not scraped, or vLLM runs with --disable-log-stats (pod z)"
     )
 
 

@@ -188,7 +188,7 @@ class EngineMetrics(Section):
     versions: str = ""
     """Versions of the engine that were compared with this."""
     silent: Annotated[str, Field(min_length=1)] = "the engine exports no metrics"
-    """Why a scraped pod may export none of these series, as in `not scraped, or vLLM runs with --disable-log-stats`."""
+    """Why a scraped pod may export none of these series, as in `Not scraped, or vLLM runs with --disable-log-stats`."""
     model_label: Label | None = None
     """Label with the served model's name; series without it are not the engine's. None: all series of the pool's pods
     count, whatever `spec.model` is."""

@@ -1,0 +1,148 @@
+"""Why the SLO is missed: a state, which the reason of SLOMet names, and its figures.
+
+A pure function of the plan. What to do follows from the state: "raise max" does not help a fleet that recovers.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+
+from servingpool.api.conditions import Reason
+from servingpool.api.duration import brief
+from servingpool.catalogue.limits import LimitName
+from servingpool.catalogue.notes import Note
+from servingpool.decision.decision import slo_met
+from servingpool.decision.observation import Reading, Unknown
+from servingpool.decision.words import clock, shown
+from servingpool.reconcile.collect import of_role
+from servingpool.reconcile.plan import PoolPlan, ScalePermission, StagePlan
+
+CALM_FOR = 60.0
+"""Seconds of low load after which a fleet counts as recovering: as long as the shortest attainment looks back."""
+LASTING = (LimitName.GPU_BUDGET, LimitName.UNSCHEDULABLE)
+"""Limits below max for which a higher max would not help."""
+KEEP_FROM_READY = (
+    *(Reason.ROLLOUT_IN_PROGRESS, Reason.WAITING_FOR_NODE, Reason.UNSCHEDULABLE, Reason.SCHEDULING_GATED),
+    *(Reason.FAILED_CREATE, Reason.FAILED_UPDATE_SCALE, Reason.REPLICAS_CONTESTED),
+)
+"""Reasons of Ready for which replicas that were ordered do not become Ready."""
+WORST_FIRST = (
+    *(Reason.OBJECTIVE_UNATTAINABLE, Reason.SCALE_UP_HELD_BACK, Reason.MAX_TOO_LOW),
+    *(Reason.REPLICAS_STARTING, Reason.OBJECTIVE_MISSED, Reason.RECOVERING),
+)
+"""Of two roles in different states the first of these is told."""
+
+
+def missed(plan: PoolPlan, permission: ScalePermission, certain: datetime | None) -> tuple[Reason, str]:
+    """The state of a pool that misses its SLO, as a reason and its message; of two roles that miss, of the worse.
+
+    `permission`: after the order was tried. `certain`: since when it is that no fleet size holds the SLO.
+    """
+    missing = [one for one in plan.stages if not slo_met(one.decision.figures, one.seen.pool.spec.slo.attainment_share)]
+    states = [(one.role, *_of_stage(one, permission, certain)) for one in missing or plan.stages]
+    role, reason, said = min(states, key=lambda one: WORST_FIRST.index(one[1]))
+    return reason, of_role(role, said)
+
+
+def _of_stage(stage: StagePlan, permission: ScalePermission, certain: datetime | None) -> tuple[Reason, str]:
+    decision = stage.decision
+    ready, calm = sum(part.ready for part in decision.parts), stage.learned.calm_since
+    if decision.warning is not None:
+        since = clock(decision.at if certain is None else certain.timestamp())
+        said = Reason.OBJECTIVE_UNATTAINABLE.message(why=decision.warning, since=since)
+        return Reason.OBJECTIVE_UNATTAINABLE, said
+    if calm is not None and decision.at - calm >= CALM_FOR and not _misses_now(stage):
+        said = Reason.RECOVERING.message(ready=ready, since=clock(calm), ago=brief(decision.at - calm))
+        return Reason.RECOVERING, said
+    needed, held, starting = needed_of(stage), _held_back(stage, permission), _starting(stage)
+    if held is not None:
+        name, why, action = held
+        said = Reason.SCALE_UP_HELD_BACK.message(
+            needed=needed, ordered=decision.replicas, ready=ready, name=name, why=why.rstrip("."), action=action
+        )
+        return Reason.SCALE_UP_HELD_BACK, said
+    if above_max(stage):
+        need = decision.need
+        enough = "" if _several(stage) or isinstance(need, Unknown) else f" to {math.ceil(need)}"
+        said = Reason.MAX_TOO_LOW.message(needed=needed, bound=decision.bounds.most, enough=enough)
+        return Reason.MAX_TOO_LOW, said
+    if starting:
+        return Reason.REPLICAS_STARTING, Reason.REPLICAS_STARTING.message(starting=starting)
+    return Reason.OBJECTIVE_MISSED, Reason.OBJECTIVE_MISSED.message(ready=ready, needed=needed)
+
+
+def _misses_now(stage: StagePlan) -> bool:
+    """Whether the last minute missed more than is allowed. Too few requests are no misses."""
+    now = stage.decision.figures.attainment_minute
+    return not isinstance(now, Unknown) and now < stage.seen.pool.spec.slo.attainment_share
+
+
+def _held_back(stage: StagePlan, permission: ScalePermission) -> tuple[str, str, str] | None:
+    """What keeps the fleet below its need, by name, with a sentence and what to do; None where nothing but max does."""
+    decision, need = stage.decision, stage.decision.need
+    of_ready = permission.reason.value, permission.message, permission.reason.action
+    requested = sum(part.requested for part in decision.parts)
+    if not permission.act and decision.replicas > requested:
+        return of_ready
+    if isinstance(need, Unknown):
+        return "MetricsAvailable", f"the need is unknown ({need.reason})", "See the condition MetricsAvailable."
+    if not isinstance(decision.capacity, Unknown) and decision.capacity < need:
+        cuts = [one for one in decision.limits if one.after < one.before and one.name != LimitName.MAXIMUM]
+        cuts = [one for one in cuts if one.name in LASTING] if above_max(stage) else cuts
+        if cuts:
+            return cuts[-1].name.value, cuts[-1].reason, cuts[-1].name.action
+    short = sum(part.ready for part in decision.parts) < decision.replicas
+    return of_ready if short and permission.reason in KEEP_FROM_READY else None
+
+
+def _starting(stage: StagePlan) -> str:
+    """How many replicas start, and when the last of them is ready; empty where all are."""
+    missing = [part for part in stage.decision.parts if part.ready < part.replicas]
+    if not missing:
+        return ""
+    left = []
+    for part in missing:
+        ages = [one.age for one in stage.seen.observation.starting if one.target == part.target]
+        youngest = min(ages, default=0.0) if part.ready + len(ages) >= part.replicas else 0.0
+        left.append((part.cold_start - youngest, part.cold_start, youngest))
+    count, (seconds, cold, age) = sum(part.replicas - part.ready for part in missing), max(left)
+    if seconds > 0.0:
+        return Note.READY_IN.message(replicas=count, ordered=stage.decision.replicas, time=brief(seconds))
+    return Note.READY_LATE.message(replicas=count, ordered=stage.decision.replicas, age=brief(age), cold=brief(cold))
+
+
+def above_max(stage: StagePlan) -> bool:
+    """Whether the raw need is above max; of several targets, or of an unknown need, whether max is a limit."""
+    need = stage.decision.need
+    if _several(stage) or isinstance(need, Unknown):
+        return any(one.name == LimitName.MAXIMUM for one in stage.decision.limits)
+    return math.ceil(need) > stage.decision.bounds.most.replicas
+
+
+def below_min(stage: StagePlan) -> bool:
+    """Whether the raw need is below the min in force; of several targets, or of an unknown need, likewise."""
+    need, names = stage.decision.need, (LimitName.MINIMUM, LimitName.RATIO, LimitName.OTHER_ROLE)
+    if _several(stage) or isinstance(need, Unknown):
+        return any(one.name in names for one in stage.decision.limits)
+    return math.ceil(need) < stage.decision.bounds.least.replicas
+
+
+def needed_of(stage: StagePlan) -> str:
+    """The raw need, the one figure that every text has; of several targets in replicas of the reference."""
+    need = stage.decision.need
+    if isinstance(need, Unknown):
+        return "an unknown number of replicas"
+    if _several(stage):
+        return f"{shown(need)} replicas of {stage.learned.reference}"
+    return f"{math.ceil(need)} replica{'s' if need > 1.0 or need == 0.0 else ''}"
+
+
+def _several(stage: StagePlan) -> bool:
+    """Whether the need is counted in replicas of a reference, so that it does not compare with min and max."""
+    return len(stage.seen.targets) > 1
+
+
+def attained(figure: Reading) -> str:
+    """A share of requests; why it is unknown where it is."""
+    return f"unknown ({figure.reason})" if isinstance(figure, Unknown) else f"{100.0 * figure:.1f}%"

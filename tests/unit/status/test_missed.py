@@ -1,0 +1,134 @@
+"""A missed SLO is explained by its state, through the whole loop on virtual time: what is the cause now, and what to do."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Any
+
+from ..gpubudget.test_budgets import budget  # noqa: TID252, tests are no package of an installed name
+from ..reconcile.fake_cluster import FakeCluster  # noqa: TID252
+from ..reconcile.stories import settled  # noqa: TID252
+
+
+def pool(most: int = 8, **spec: Any) -> FakeCluster:
+    """Two calm replicas that may become so many."""
+    return settled(targets=[{"name": "vllm", "min": 1, "max": most}], **spec)
+
+
+def until(world: FakeCluster, reason: str, rate: float, minutes: float = 20.0) -> str:
+    """The message of SLOMet once it has this reason, at that rate. The status stores it at once."""
+    world.services["vllm"].rate = rate
+    for _ in range(round(4 * minutes)):
+        world.step()
+        if world.condition("SLOMet")[1] == reason:
+            return world.message("SLOMet")
+    raise AssertionError((world.condition("SLOMet"), world.message("SLOMet")))
+
+
+def test_a_fleet_whose_last_replica_is_ready_recovers_and_nothing_is_to_be_done() -> None:
+    """It was told "Raise max, or relax the SLO" at 3 of 8 replicas, with the clients fine again for a minute."""
+    world = pool()
+    said = until(world, "ReplicasStarting", 28.0)
+    assert re.search(r" (\d) of (\d) replicas are starting, ready in about (2m|1m\d+s)\.", said), said
+    ordered = world.services["vllm"].replicas
+    until(world, "Recovering", 28.0)
+    world.step(minutes=1.5)
+    status, said = world.status(), world.message("SLOMet")
+    assert world.condition("SLOMet") == ("False", "Recovering")
+    assert status["fleet"] == f"{ordered}/{ordered}/8"
+    assert status["why"] == "Recovering", "and not Hold"
+    assert status["attainment"] < 80.0
+    assert status["lastDecision"]["figures"]["attainmentMinute"] > 0.99
+    assert re.match(r"\d\d\.\d% of the last hour's requests met the SLO, of the last 5 minutes \d\d\.\d%, ", said), said
+    assert "of the last minute 99.8%; the objective is 95%. Since " in said
+    assert f"the load is within what the {ordered} ready replicas hold: the misses are from before." in said
+    assert "max" not in said
+    world.step(minutes=60)
+    assert world.condition("SLOMet") == ("True", "ObjectiveMet")
+
+
+def test_too_few_requests_in_the_last_minute_are_unknown_and_not_zero() -> None:
+    world = pool()
+    until(world, "Recovering", 28.0)
+    world.services["vllm"].rate = 0.1
+    world.step(minutes=2)
+    assert "of the last minute unknown (too few requests in 60 s); " in world.message("SLOMet")
+    assert "attainmentMinute" not in world.status()["lastDecision"]["figures"]
+    assert world.condition("SLOMet") == ("False", "Recovering")
+
+
+def test_max_is_named_where_it_binds_with_the_one_that_would_do() -> None:
+    world = pool(most=3)
+    said = until(world, "MaxTooLow", 60.0)
+    world.step(minutes=5)
+    need = world.decision().need
+    said = world.message("SLOMet")
+    assert f"The traffic needs {need:.0f} replicas; max allows 3. Raise max to {need:.0f}, or relax the SLO." in said
+    assert world.condition("ScalingLimited") == ("True", "TooManyReplicas")
+    assert world.message("ScalingLimited") == f"The traffic needs {need:.0f} replicas; max allows 3."
+
+
+def test_every_text_has_the_raw_need_also_where_another_limit_comes_before_max() -> None:
+    """A pool of 4 that needed 16 was told that the required replicas are within min and max."""
+    world = pool(most=4)
+    world.services["vllm"].unschedulable = True
+    world.services["vllm"].rate = 60.0
+    world.step(minutes=20)
+    limits = world.decision().limits
+    assert limits[-1].name == "Unschedulable"
+    assert all(one.after == other.before for one, other in pairwise(limits))
+    assert f"scale-up stops at {limits[-1].after:.0f}: " in limits[-1].reason
+    assert world.message("ScalingLimited") == f"The traffic needs {world.decision().need:.0f} replicas; max allows 4."
+    said = world.message("SLOMet")
+    assert f"The traffic needs {world.decision().need:.0f} replicas; " in said
+    assert "Unschedulable holds it back: " in said
+    assert "Add nodes, free GPUs, or lower targets[].max." in said
+
+
+def test_a_budget_that_holds_the_fleet_back_is_named() -> None:
+    world = pool()
+    budget(world, 8, "h100")  # four GPUs a replica
+    said = until(world, "ScaleUpHeldBack", 60.0)
+    assert "GPUBudget holds it back: GPUBudget h100 allows 2: 8 of 8 GPUs are in use, all by this pool. Raise " in said
+    assert "max" not in said
+
+
+def test_a_step_limit_that_holds_the_fleet_back_is_named() -> None:
+    world = pool(behavior={"maxChangePerStep": 1})
+    said = until(world, "ScaleUpHeldBack", 60.0)
+    assert re.search(r"MaxChangePerStep holds it back: this step stops at \d: one changes at most 1 replicas\.", said)
+
+
+def test_a_rollout_and_a_quota_that_keep_replicas_from_ready_are_named() -> None:
+    world = pool()
+    world.services["vllm"].quota = 2
+    said = until(world, "ScaleUpHeldBack", 28.0)
+    assert re.search(r"are decided, 2 are ready\. FailedCreate holds it back: \d of \d replicas have no pod", said), (
+        said
+    )
+    world = pool()
+    until(world, "ReplicasStarting", 28.0)
+    world.rollout()
+    assert "RolloutInProgress holds it back: Rollout in progress" in until(world, "ScaleUpHeldBack", 28.0)
+
+
+def test_what_a_mode_does_not_apply_is_no_fault_of_max() -> None:
+    world = pool(mode="Recommend")
+    said = until(world, "ScaleUpHeldBack", 28.0)
+    assert re.search(r"needs (\d) replicas; \1 are decided, 2 are ready\. Recommending holds it back", said), said
+    assert "Set spec.mode to Auto when you trust the recommendations." in said
+
+
+def test_that_no_fleet_size_holds_the_slo_is_told_with_the_time_since_when_it_is_certain() -> None:
+    """Also by the next process."""
+    world = settled(slo={"timeToFirstToken": "2s", "timePerOutputToken": "10ms"})
+    assert world.condition("SLOMet") == ("False", "ObjectiveUnattainable")
+    since, said = world.status()["unattainableSince"], world.message("SLOMet")
+    assert "even an idle engine takes 16 ms per token. Set a bound above that, or use faster replicas." in said
+    assert f"Certain since {since[:10]} {since[11:16]} UTC." in said
+    world.step(minutes=30)
+    world.restart()
+    world.step(minutes=10)
+    assert world.status()["unattainableSince"] == since
+    assert f"Certain since {since[:10]} {since[11:16]} UTC." in world.message("SLOMet")
