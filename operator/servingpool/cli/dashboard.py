@@ -40,6 +40,15 @@ def dashboard(  # noqa: PLR0913, one parameter an option
         typer.Option(metavar="NAME", help="A further host name by which browsers may ask for it. Repeatable."),
     ] = None,
     browse: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    grafana: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            envvar="SERVINGPOOL_GRAFANA",
+            help="A Grafana dashboard to link to, with {namespace} and {pool} in its URL.",
+            show_default=False,
+        ),
+    ] = "",
     context: Context = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
@@ -55,6 +64,9 @@ def dashboard(  # noqa: PLR0913, one parameter an option
     with needs("dashboard"):
         from servingpool_dashboard.command import PortError, run
 
+    if grafana and not grafana.startswith(("http://", "https://")):
+        echo(f"--grafana must be http:// or https://, got '{grafana}'", err=True)
+        raise typer.Exit(2)
     record = None if prometheus is None and config is None else _record(Source(prometheus, config, backend, match))
     with told():
         connect(kubeconfig, context)
@@ -69,7 +81,10 @@ def dashboard(  # noqa: PLR0913, one parameter an option
             port=port,
             names=host or (),
             say=lambda url: echo(f"Dashboard on {url}. Ctrl-C stops it."),
+            warn=lambda text: echo(text, err=True),
             browse=browse,
+            grafana=grafana,
+            context=context,
         )
     except PortError as error:
         echo(str(error), err=True)

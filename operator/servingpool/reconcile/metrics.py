@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from servingpool.adapters.cluster.objects import Key
 from servingpool.api.conditions import Condition
-from servingpool.api.spec import Slo
+from servingpool.api.spec import Mode, Slo
 from servingpool.api.status import Change
 from servingpool.catalogue.metrics import Metric
 from servingpool.decision.decision import Decision
@@ -52,6 +52,7 @@ class Decided:
 class PoolSnapshot:
     """One pool. It has conditions even where nothing could be decided."""
 
+    mode: Mode
     conditions: tuple[Condition, ...]
     decided: Decided | None
 
@@ -62,7 +63,9 @@ NO_POOLS: Snapshot = MappingProxyType({})
 
 def snapshot(states: Mapping[Key, PoolState]) -> Snapshot:
     """All pools as they are now."""
-    return MappingProxyType({key: PoolSnapshot(state.conditions, _decided(state)) for key, state in states.items()})
+    return MappingProxyType(
+        {key: PoolSnapshot(state.mode, state.conditions, _decided(state)) for key, state in states.items()}
+    )
 
 
 def _decided(state: PoolState) -> Decided | None:
@@ -189,6 +192,7 @@ class PoolCollector(Collector):
     def collect(self) -> Iterator[Family]:
         """Every pool's conditions and figures as of the last tick; what is unknown is absent."""
         pools = self._pools()  # once: the next tick may end in the middle of a scrape
+        yield _infos(pools)
         yield _conditions(pools)
         yield from _labelled(pools)
         yield from _by_target(pools)
@@ -212,6 +216,17 @@ class PoolCollector(Collector):
         for namespace in self._namespaces_left_out():
             left_out.add_metric((namespace,), 1.0)
         yield left_out
+
+
+def _infos(pools: Snapshot) -> Family:
+    """What a query may join with any figure of a pool.
+
+    A label of every figure instead would end all series of a pool when its mode changes, and windows with them.
+    """
+    family = _gauge(Metric.INFO)
+    for key, pool in pools.items():
+        family.add_metric((*key, pool.mode), 1.0)
+    return family
 
 
 def _conditions(pools: Snapshot) -> Family:

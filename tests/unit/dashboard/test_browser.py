@@ -105,7 +105,7 @@ def serious(page: Page, axe: str) -> list[str]:
 @pytest.mark.parametrize("width", [1280, 360])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_nothing_serious_stands_in_anybodys_way(served: Served, axe: str, theme: Any, width: int) -> None:
-    served.scene.api.events = [{"type": "ADDED", "object": pool(one.name.lower(), one)} for one in Trouble]
+    served.scene.api.events = [{"type": "ADDED", "object": pool(one.value.replace("_", "-"), one)} for one in Trouble]
     served.scene.board.read()
     for path in ("/", ONE):
         page = served.open(path, color_scheme=theme, viewport={"width": width, "height": 800})

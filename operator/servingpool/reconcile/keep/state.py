@@ -41,6 +41,8 @@ class PoolState:
     """What the core knows of the pool and its model."""
     status: Status
     """As last written, or as found."""
+    mode: Mode = Mode.AUTO
+    """As the spec has it, valid or not."""
     conditions: tuple[Condition, ...] = ()
     """As of the last tick, or as found at the start. They may not be written yet."""
     backfilled: bool = False
@@ -245,6 +247,7 @@ class PoolStates(dict[Key, PoolState]):
         state = self.get(pool.key)
         if state is None or not state.is_of(pool):
             state = self[pool.key] = PoolState.found(pool)
+        state.mode = pool.spec.mode
         if pool.spec.several:
             # What Prometheus has of the past does not tell which target a pod was of, and so not how fast each is.
             state.backfill_ended()
@@ -255,6 +258,7 @@ class PoolStates(dict[Key, PoolState]):
         state = self.get(meta.key)
         if state is None or state.uid != meta.uid:
             state = self[meta.key] = PoolState.of_status(meta, "", Status.found(raw.get("status")))
+        state.mode = Mode.found(raw.get("spec"))
         state.refused()
         return meta, state
 
