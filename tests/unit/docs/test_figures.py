@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from servingpool_simulation.hardware import engine_profile, profile_names
 from servingpool_simulation.prices import DOLLARS_PER_GPU_HOUR, SPOT
 
 from ...doc_pages import DOCS  # noqa: TID252, tests are no package of an installed name
@@ -23,6 +24,19 @@ PRICED = {
 }
 """Prices in examples, by file."""
 DAYS = {"a day of 150 clients": "clients-day", "a day of conversations": "conv-day", "a day of code bursts": "code-day"}
+
+
+PROMPT = 2000
+
+
+def idle(name: str) -> str:
+    """TTFT and TPOT of an idle engine, as the page has them."""
+    engine = engine_profile(name)
+    dense = engine.dense_table()
+    prefill = engine.prefill_base + PROMPT * (engine.prefill_per_token + engine.prefill_per_token_context * PROMPT / 2)
+    decode = engine.decode_base + engine.decode_per_request + engine.decode_per_kv_token * PROMPT
+    first, next_ = (dense[tokens] + attention for tokens, attention in ((PROMPT, prefill), (1, decode)))
+    return f"{1000 * (first + engine.host_overhead):.0f} ms, {1000 * (next_ + engine.host_overhead):.0f} ms"
 
 
 def highest(pools: int, figure: str) -> float:
@@ -62,3 +76,15 @@ def test_the_readme_has_the_figures_of_the_guard() -> None:
     held, cost, after, saved = (cell.partition(" held")[0] for cell in rows["**all**"].split(" | "))
     assert f"| 23 cases after ten minutes, held with every seed | {held} | {cost}× |" in readme
     assert f"| the same after two hours of history | {after} | {saved}× |" in readme
+
+
+def test_what_an_idle_engine_takes_is_that_of_the_profiles() -> None:
+    page = (DOCS / "how-to/choose-an-slo.md").read_text()
+    rows = re.findall(r"^\| (\d+)B, (\d) \| (.+) \|$", page, re.MULTILINE)
+    shown = {
+        f"{gpu}-{size}b-tp{parallel}": cell.strip()
+        for size, parallel, cells in rows
+        for gpu, cell in zip(("h100", "h200", "a100", "l40s"), cells.split("|"), strict=True)
+        if cell.strip()
+    }
+    assert shown == {name: idle(name) for name in profile_names()}

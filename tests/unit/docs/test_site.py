@@ -73,7 +73,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if program is None:
         pytest.skip("Zensical is not installed: make docs")
     folder = tmp_path_factory.mktemp("site")
-    shutil.copytree(DOCS, folder / "docs")
+    for part in ("docs", "tools/site_theme"):
+        shutil.copytree(DOCS.parent / part, folder / part)
     shutil.copy(DOCS.parent / "mkdocs.yml", folder)
     subprocess.run([program, "build", "--strict"], cwd=folder, check=True, capture_output=True)
     keep_navigated(folder / "mkdocs.yml")
@@ -122,3 +123,17 @@ def test_words_that_people_use_lead_to_their_answer(page: Page, words: str, anch
 def test_records_and_benchmarks_answer_no_search(page: Page, words: str) -> None:
     folders = {location.partition("/")[0] for location in page.evaluate(SEARCH, words)}
     assert folders.isdisjoint({"benchmarks", "decisions", "records", "design"})
+
+
+@pytest.mark.parametrize("name", ["explanation/compare", "operate/symptoms", "reference/conditions"])
+def test_a_phone_stacks_the_cells_of_a_row(page: Page, name: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"/{name}/")
+    widest, label = page.evaluate("""() => {
+      const cells = [...document.querySelectorAll(".md-typeset td:nth-child(2):not(:empty)")];
+      const right = Math.max(...cells.map(cell => cell.getBoundingClientRect().right));
+      return [right, getComputedStyle(cells[0], "::before").content];
+    }""")
+    page.set_viewport_size({"width": 1280, "height": 800})
+    assert widest < 390
+    assert label.startswith('"')
