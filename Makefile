@@ -115,6 +115,7 @@ verify: generate  ## Fail if what is generated is not what is committed
 docs: $(STAMP)  ## Build the documentation site into build/site; a dead link fails
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(LOCKS)/docs.lock
 	@$(BIN)/zensical build --strict --clean
+	@$(BIN)/python tools/site_search.py mkdocs.yml
 
 bench: $(STAMP)  ## 1,000 pools: CPU per tick, memory, queries, writes
 	@$(LANE) $@ $(BIN)/python benchmarks/thousand_pools.py

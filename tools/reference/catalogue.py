@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from reference.markdown import code, table
+from reference.markdown import anchored, code, table
 from reference.markdown import page as whole
 from servingpool.catalogue.alerts import ALERTS, Alert
 from servingpool.catalogue.condition_types import ConditionType
@@ -71,8 +71,10 @@ def limits_and_events() -> str:
     """The page on limits and events."""
     types = ", ".join(f"`{each.value}`" for each in WARNED)
     follow = f"Besides these, {types} post a Warning event when they turn False, with their reason and message."
-    limits = [(each.value, _template(each.template), each.meaning, each.action) for each in LimitName]
-    events = [(each.value, each.type, _template(each.template), each.meaning, each.action) for each in EventReason]
+    limits = [(anchored(each.value), _template(each.template), each.meaning, each.action) for each in LimitName]
+    events = [
+        (anchored(each.value), each.type, _template(each.template), each.meaning, each.action) for each in EventReason
+    ]
     return whole(
         "Limits and events",
         "## Limits",
@@ -115,7 +117,7 @@ def alerts() -> str:
 def _reasons(type_: ConditionType) -> Iterator[str]:
     yield f"## {type_.value}"
     rows = [
-        (each.value, each.status.value, _template(each.template), each.meaning, each.action)
+        (anchored(each.value), each.status.value, _template(each.template), each.meaning, each.action)
         for each in Reason
         if each.type is type_
     ]
@@ -130,11 +132,19 @@ def _alert(alert: Alert) -> Iterator[str]:
     yield f"Severity {alert.severity}, fires {wait}.{threshold}"
     yield f"**Meaning.** {_plain(alert.description)}"
     yield f"**What it does to users.** {_plain(alert.effect)}"
-    yield f"**What to do.** {_plain(alert.action)}"
+    yield f"**What to do.** {_linked(_plain(alert.action))}"
     if alert.action_of:
         rows = [(reason, alert.state_of.get(reason, "as above"), todo) for reason, todo in alert.action_of.items()]
         yield table(("reason", "state", "what to do"), rows)
     yield f"```text\n{_plain(alert.expr)}\n```"
+
+
+def _linked(text: str) -> str:
+    """A text whose reasons lead to what they mean."""
+    reasons = "|".join(each.value for each in Reason)
+    return re.sub(
+        rf"\b({reasons})\b", lambda found: f"[{found[1]}](../reference/conditions.md#{found[1].lower()})", text
+    )
 
 
 def _template(template: str) -> str:

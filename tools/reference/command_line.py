@@ -19,6 +19,9 @@ INTRODUCTION = """\
 `dist/kubectl-servingpool`. The file needs Python 3.11 to 3.14, the same platform, and no network.
 `make zipapp EXTRAS=backtest` adds what `backtest`, `demo` and `simulate` need, `EXTRAS=dashboard` the dashboard.
 
+The examples ask a Prometheus on this machine. `kubectl -n monitoring port-forward service/prometheus-operated 9090`
+brings that of the Prometheus Operator here.
+
 Completion has commands, options, contexts and names of pools. `servingpool --install-completion` sets it up for bash,
 zsh or fish. `kubectl servingpool` is completed by `kubectl_complete-servingpool` on the PATH. pip installs it; beside
 the one file, write it:
