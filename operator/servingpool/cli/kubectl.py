@@ -100,7 +100,15 @@ def place(pools: Pools, name: str, namespace: str | None) -> tuple[str, str]:
 
 def named(name: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> tuple[str, str]:
     """Namespace and name of a pool, without asking the cluster."""
-    return _place(name, namespace, lambda: namespace_of(None, kubeconfig, context))
+
+    def default() -> str:
+        try:
+            return kubeconfigs.namespace_of(_path(kubeconfig), context)
+        except ClusterError as error:
+            echo(f"{sentence(error)}. Or give -n NAMESPACE: the cluster is not asked.", err=True)
+            raise typer.Exit(NO_CLUSTER) from None
+
+    return _place(name, namespace, default)
 
 
 def namespace_of(namespace: str | None, kubeconfig: Path | None, context: str | None) -> str:
@@ -139,6 +147,7 @@ def tell(error: ClusterError) -> int:
     advice = {
         NotInstalled: "`servingpool crd | kubectl apply --server-side -f -` installs ServingPools",
         NotFound: "Check name and namespace",
+        Unfit: "Name what can be scaled, as KIND/NAME, such as deployment/llama",
         Forbidden: "Ask an administrator for this right",
         Unauthorized: "Log in again, or choose another --context",
         Unanswered: "Check --context, the network and the API server",

@@ -14,7 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
-from servingpool.cli.output import Commands, echo
+from servingpool.cli.output import echo
+from servingpool.cli.usage import Commands
 
 COMMANDS = {
     "run": "Run the operator until it is stopped.",

@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import typer
-from typer.core import TyperGroup
 
 from servingpool.catalogue.plain import plain
 
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
 
 LINES = "\n\t"
 """Characters that a text of several lines, such as YAML, may have."""
-_WRONG_USAGE: type[Any] = typer.BadParameter.__mro__[1]
-"""UsageError, the base of all that typer raises for wrong input: of click, or of typer's own copy of it."""
 
 
 def echo(text: str | bytes = "", *, err: bool = False, nl: bool = True) -> None:
@@ -56,29 +52,6 @@ def as_yaml(found: Any) -> str:
 def _in_json(one: str) -> str:
     units = one.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
-
-
-class Commands(TyperGroup):
-    """All commands. What typer itself says of wrong input quotes that input: without controls, too."""
-
-    def make_context(self, *args: Any, **options: Any) -> Any:
-        """Parse what is common to all commands."""
-        with _plain_errors():
-            return super().make_context(*args, **options)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Parse the rest, and run the command."""
-        with _plain_errors():
-            return super().invoke(ctx)
-
-
-@contextmanager
-def _plain_errors() -> Iterator[None]:
-    try:
-        yield
-    except _WRONG_USAGE as error:
-        error.message = plain(error.message, LINES)
-        raise
 
 
 def terminal(**options: Any) -> Console:
