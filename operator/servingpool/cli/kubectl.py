@@ -25,7 +25,7 @@ from servingpool.adapters.cluster.errors import (
 from servingpool.adapters.cluster.pools import Pools
 from servingpool.catalogue.plain import plain
 from servingpool.cli.output import as_yaml, echo, echo_json
-from servingpool.cli.usage import wrong
+from servingpool.cli.usage import POOL_KINDS, wrong
 
 NOT_FOUND, NO_CLUSTER, CONFLICT = 1, 4, 5
 """Exit codes: no such object; the cluster refused or did not answer; the pool was changed meanwhile."""
@@ -82,7 +82,7 @@ PoolName = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
-        help="The ServingPool, as NAME or NAMESPACE/NAME.",
+        help="The ServingPool, as NAME, NAMESPACE/NAME or sp/NAME.",
         autocompletion=complete,
     ),
 ]
@@ -121,6 +121,8 @@ def namespace_of(namespace: str | None, kubeconfig: Path | None, context: str | 
 
 def _place(name: str, namespace: str | None, default: Callable[[], str]) -> tuple[str, str]:
     within, slash, bare = name.partition("/")
+    if slash and within.lower() in POOL_KINDS:
+        name, slash = bare, bare.partition("/")[1]
     if not slash and name:
         return namespace or default(), name
     if not within or not bare or "/" in bare or namespace not in {None, within}:
@@ -153,7 +155,10 @@ def tell(error: ClusterError) -> int:
         Unanswered: "Check --context, the network and the API server",
         Conflict: "Try again",
     }.get(type(error))
-    echo(f"{sentence(error)}.{f' {advice}.' if advice else ''}", err=True)
+    ending = "" if advice is None else f" {advice}."
+    if isinstance(error, NotFound) and error.near:
+        ending = f" Did you mean {' or '.join(error.near)}?"
+    echo(f"{sentence(error)}.{plain(ending)}", err=True)
     codes = {NotFound: NOT_FOUND, Unfit: NOT_FOUND, Conflict: CONFLICT}
     return codes.get(type(error), NO_CLUSTER)
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,8 @@ from servingpool.catalogue.plain import plain
 if TYPE_CHECKING:
     from rich.console import Console
 
+WIDE = 200
+"""Columns where no terminal has a width."""
 LINES = "\n\t"
 """Characters that a text of several lines, such as YAML, may have."""
 
@@ -72,4 +76,8 @@ def terminal(**options: Any) -> Console:
                 text = segment.text if segment.control else plain(segment.text, LINES)
                 yield segment if text is segment.text else Segment(text, segment.style)
 
+    if (
+        not options and not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    ):  # a program reads it, or a file holds it: no line is cut for a screen
+        options = {"width": WIDE}
     return Plain(markup=False, emoji=False, **options)

@@ -130,7 +130,8 @@ def _said(error: typer.BadParameter) -> str:
         return str(error.message)
     problem = problems()[0]
     given, kind = problem.get("input"), str(problem.get("type"))
-    info = getattr(getattr(error.param, "type_descriptor", None), "parameter_info", None)
+    described = getattr(error.param, "type_descriptor", None)
+    info = getattr(described, "parameter_info", None)
     low, high = getattr(info, "min", None), getattr(info, "max", None)
     within = "" if low is None else f"{low} or more" if high is None else f"{low} to {high}"
     if kind.startswith(("int", "float")):
@@ -139,10 +140,8 @@ def _said(error: typer.BadParameter) -> str:
     if within and kind.startswith(("less_than", "greater_than")):
         return f"must be {within}, got {given}"
     said = str(problem["msg"]).removeprefix("Value error, ")
-    choice = re.fullmatch(r"'(.*)' is not one of (.*)\.?", said, re.DOTALL)
-    if choice is not None:
-        return f"must be one of {choice[2].rstrip('.').replace(chr(39), '')}, got '{choice[1]}'"
-    return said
+    choices = getattr(described, "choices", None)
+    return f"must be one of {', '.join(map(str, choices))}, got '{given}'" if choices else said
 
 
 def _too_many(error: Any) -> str:

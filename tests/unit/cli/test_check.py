@@ -56,6 +56,16 @@ def test_a_target_that_cannot_be_looked_at_is_wrong_usage(arguments: list[str], 
     assert said in result.stderr
 
 
+def test_a_configuration_on_the_command_line_wins_over_a_prometheus_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERVINGPOOL_PROMETHEUS", "http://127.0.0.1:2")
+    told = check(tmp_path, "backends: [{name: default, url: 'http://127.0.0.1:1'}]").stderr
+    assert "URL: http://127.0.0.1:1. " in told
+    alone = CliRunner().invoke(app, ["history", "chat", "-n", "prod"])
+    assert "URL: http://127.0.0.1:2. " in alone.stderr
+
+
 def test_a_backend_that_the_configuration_lacks_is_told_with_those_it_has(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("backends: [{name: thanos, url: 'http://x'}]")
