@@ -35,7 +35,7 @@ from servingpool.cli.figures import ANY_ENGINE, Target, where
 from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of, told
 from servingpool.cli.logs import quiet
 from servingpool.cli.output import echo, table
-from servingpool.cli.source import backend_of, unavailable
+from servingpool.cli.source import Prometheus, backend_of, unavailable
 from servingpool.cli.source import settings as settings_of
 from servingpool.cli.usage import workload, wrong
 from servingpool.decision.observation import Unknown
@@ -52,9 +52,7 @@ def check(  # noqa: PLR0913, a command's options
         Path | None,
         typer.Option(help="The operator's configuration file (YAML).", envvar="SERVINGPOOL_CONFIG", show_default=False),
     ] = None,
-    prometheus: Annotated[
-        str | None, typer.Option(metavar="URL", help="A Prometheus, instead of one of the configuration.")
-    ] = None,
+    prometheus: Prometheus = None,
     backend: Annotated[str, typer.Option(help="Which Prometheus of the configuration, for a target.")] = "default",
     namespace: Namespace = None,
     engine: Annotated[
@@ -82,8 +80,10 @@ def check(  # noqa: PLR0913, a command's options
     configuration, 4 the cluster refused or did not answer.
     """
     quiet()
-    if (config is None and prometheus is None) or (target is None and prometheus is not None):
-        wrong("Give --config FILE, or a target with --prometheus URL or --config FILE")
+    if config is None and prometheus is None:
+        wrong("Give --config FILE, or a KIND/NAME with --prometheus URL or --config FILE")
+    if target is None and prometheus is not None:
+        wrong("Give --config FILE alone, or name a KIND/NAME whose engines to look at")
     found = settings_of(config, prometheus)
     if target is None:
         raise typer.Exit(_check_backends(found.backends))
@@ -226,17 +226,20 @@ async def _check(
     # Of a replica of several pods some serve, and the others have no engine's metrics.
     told = {pods[sample.replica] for sample in selection.samples}
     missing = {pod: why for pod, why in selection.missing.items() if pods[pod] not in told}
-    sound = _pods(seen, target.namespace, replace(selection, missing=missing))
+    sound = _pods(seen, target, replace(selection, missing=missing))
     if lacking:
         echo(f"Missing, and needed for decisions: {', '.join(lacking)}.", err=True)
     return _Model(model, sound and not lacking and not several)
 
 
-def _pods(seen: Inspection, namespace: str, selection: Selection) -> bool:
+def _pods(seen: Inspection, target: Target, selection: Selection) -> bool:
     """Print what is wrong with pods. Whether nothing is."""
+    given = [("spec.engine", "--engine", target.engine), ("spec.model", "--model", target.model)]
     for pod, missing in sorted(selection.missing.items()):
-        error = seen.errors.get((namespace, pod))
-        echo(f"{missing.reason}. (pod {pod})" + (f" Prometheus says: {error}." if error else ""), err=True)
+        error, reason = seen.errors.get((target.namespace, pod)), missing.reason
+        for field, option, value in given:
+            reason = reason.replace(field, option) if value is not None else reason  # no pool is looked at
+        echo(f"{reason}. (pod {pod})" + (f" Prometheus says: {error}." if error else ""), err=True)
     if selection.doubled:
         echo(Reason.DOUBLED_SERIES.message(pods=selection.named_doubled), err=True)
     if selection.native:

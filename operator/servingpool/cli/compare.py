@@ -42,7 +42,7 @@ def compare(  # noqa: PLR0913, a command line's options are its parameters
     Exit codes: 0 compared, 2 wrong usage, 3 no recommendation in that time or a pool of several targets, 4 the
     kubeconfig cannot be read, 6 Prometheus did not answer or several pools have this name in it.
     """
-    seconds = span("--since", since, *SINCE)
+    seconds = span("--since", since, SINCE)
     key, step = named(pool, namespace, kubeconfig, context), max(STEP, seconds / MOST_STEPS)
 
     def fleets(asked: Asked) -> Comparison | str:

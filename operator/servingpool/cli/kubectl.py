@@ -25,7 +25,7 @@ from servingpool.adapters.cluster.errors import (
 from servingpool.adapters.cluster.pools import Pools
 from servingpool.catalogue.plain import plain
 from servingpool.cli.output import as_yaml, echo, echo_json
-from servingpool.cli.usage import wrong
+from servingpool.cli.usage import POOL_KINDS, wrong
 
 NOT_FOUND, NO_CLUSTER, CONFLICT = 1, 4, 5
 """Exit codes: no such object; the cluster refused or did not answer; the pool was changed meanwhile."""
@@ -82,7 +82,7 @@ PoolName = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
-        help="The ServingPool, as NAME or NAMESPACE/NAME.",
+        help="The ServingPool, as NAME, NAMESPACE/NAME or sp/NAME.",
         autocompletion=complete,
     ),
 ]
@@ -100,7 +100,15 @@ def place(pools: Pools, name: str, namespace: str | None) -> tuple[str, str]:
 
 def named(name: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> tuple[str, str]:
     """Namespace and name of a pool, without asking the cluster."""
-    return _place(name, namespace, lambda: namespace_of(None, kubeconfig, context))
+
+    def default() -> str:
+        try:
+            return kubeconfigs.namespace_of(_path(kubeconfig), context)
+        except ClusterError as error:
+            echo(f"{sentence(error)}. Or give -n NAMESPACE: the cluster is not asked.", err=True)
+            raise typer.Exit(NO_CLUSTER) from None
+
+    return _place(name, namespace, default)
 
 
 def namespace_of(namespace: str | None, kubeconfig: Path | None, context: str | None) -> str:
@@ -113,6 +121,8 @@ def namespace_of(namespace: str | None, kubeconfig: Path | None, context: str | 
 
 def _place(name: str, namespace: str | None, default: Callable[[], str]) -> tuple[str, str]:
     within, slash, bare = name.partition("/")
+    if slash and within.lower() in POOL_KINDS:
+        name, slash = bare, bare.partition("/")[1]
     if not slash and name:
         return namespace or default(), name
     if not within or not bare or "/" in bare or namespace not in {None, within}:
@@ -139,12 +149,16 @@ def tell(error: ClusterError) -> int:
     advice = {
         NotInstalled: "`servingpool crd | kubectl apply --server-side -f -` installs ServingPools",
         NotFound: "Check name and namespace",
+        Unfit: "Name what can be scaled, as KIND/NAME, such as deployment/llama",
         Forbidden: "Ask an administrator for this right",
         Unauthorized: "Log in again, or choose another --context",
         Unanswered: "Check --context, the network and the API server",
         Conflict: "Try again",
     }.get(type(error))
-    echo(f"{sentence(error)}.{f' {advice}.' if advice else ''}", err=True)
+    ending = "" if advice is None else f" {advice}."
+    if isinstance(error, NotFound) and error.near:
+        ending = f" Did you mean {' or '.join(error.near)}?"
+    echo(f"{sentence(error)}.{plain(ending)}", err=True)
     codes = {NotFound: NOT_FOUND, Unfit: NOT_FOUND, Conflict: CONFLICT}
     return codes.get(type(error), NO_CLUSTER)
 

@@ -16,28 +16,20 @@ from servingpool.adapters.prometheus.own_record import AmbiguousRecord, OwnRecor
 from servingpool.cli import source
 from servingpool.cli.logs import quiet
 from servingpool.cli.output import echo
-from servingpool.cli.usage import wrong
+from servingpool.cli.usage import Range, wrong
 
 T = TypeVar("T")
 ENDED = "The record ends before now: this Prometheus does not scrape the operator at present."
 NO_RECORD = 6
 """Exit code: Prometheus did not answer, or has several pools of this name."""
-SINCE = ("1m", "366d")
-"""Shortest and longest time to look back."""
-STEP = ("1s", "1d")
-"""Shortest and longest time between two looks."""
+SINCE = Range("1m", "366d", "12h or 7d")
+"""Time to look back."""
+STEP = Range("1s", "1d", "15s or 1m")
+"""Time between two looks."""
 MOST_LOOKS = 2_500_000
 """Looks of one command, 250 queries: a year at the operator's interval is 2.1 million."""
 
-Prometheus = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL",
-        help="A Prometheus that scrapes the operator.",
-        envvar="SERVINGPOOL_PROMETHEUS",
-        show_default=False,
-    ),
-]
+Prometheus = Annotated[str | None, source.prometheus_of("the operator")]
 Match = Annotated[
     list[str] | None,
     typer.Option(metavar="LABEL=VALUE", help="A label that the series must have, such as cluster=eu. Repeatable."),

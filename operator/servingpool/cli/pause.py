@@ -52,7 +52,8 @@ def resume(
     pool: PoolName,
     *,
     mode: Annotated[
-        Resumed | None, typer.Option(help="The mode to resume in. Default: the one before the pause.")
+        Resumed | None,
+        typer.Option(case_sensitive=False, help="The mode to resume in. Default: the one before the pause."),
     ] = None,
     namespace: Namespace = None,
     context: Context = None,

@@ -82,7 +82,7 @@ def suggest(  # noqa: PLR0913, a command line's options are its parameters
         wrong("Give KIND/NAME, hpa/NAME or scaledobject/NAME, or -A for all")
     kind, name = ("", "") if target is None else target_of(target)
     found, asked = chosen(config, prometheus, backend)
-    span("--since", since, *HISTORY)
+    span("--since", since, HISTORY)
     order = Order(
         kind=kind,
         namespace=namespace_of(namespace, kubeconfig, context),
@@ -231,7 +231,7 @@ async def _attained(
     order: Order, target: TargetKey, engine: str, model: str, prometheus: PrometheusBackend, end: float
 ) -> Mapping[str, Attained | None]:
     """From hourly looks at the histograms: a week of 8 pods is one query of 120,000 samples."""
-    seconds, bounds = span("--since", order.since, *HISTORY), frozenset(LADDER)
+    seconds, bounds = span("--since", order.since, HISTORY), frozenset(LADDER)
     pods = pods_of_any([(target.name, target.sort)])
     request = ReadRequest(engine=engine, ttft_bounds=bounds, tpot_bounds=bounds, pods=pods)
     found = await prometheus.history(

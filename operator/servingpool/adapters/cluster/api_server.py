@@ -18,7 +18,7 @@ from typing import Any, Self
 from urllib.parse import SplitResult, unquote, urlencode, urlsplit
 
 from servingpool.adapters.cluster.errors import NOT_FOUND, ClusterError, NotInstalled, answer, unanswered, why
-from servingpool.adapters.cluster.kubeconfig import Credentials, trust
+from servingpool.adapters.cluster.kubeconfig import Credentials, acting, trust
 from servingpool.adapters.cluster.paths import JSON
 
 TIMEOUT = 30.0
@@ -40,7 +40,7 @@ class ApiServer:
         """`server` is a URL; `agent` is the field manager of a write that names none."""
         self._at, self._trust = urlsplit(server), trusted
         self._headers = {"User-Agent": agent, "Connection": "close"}
-        self._headers |= {} if authorization is None else {"Authorization": authorization}
+        self._headers |= acting() | ({} if authorization is None else {"Authorization": authorization})
         self._proxy = None if proxy is None else urlsplit(proxy)
 
     @classmethod

@@ -28,7 +28,7 @@ from servingpool.adapters.cluster.errors import (
     unreadable,
     why,
 )
-from servingpool.adapters.cluster.kubeconfig import NO_FILE, Credentials, choose, credentials_in, unusable
+from servingpool.adapters.cluster.kubeconfig import NO_FILE, Credentials, acting, choose, credentials_in, unusable
 from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key, Kind, Workload
 from servingpool.adapters.cluster.older_schema import without
 from servingpool.adapters.cluster.paths import APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, path_of, version_of
@@ -86,7 +86,10 @@ class Connection:
     @classmethod
     async def connect(cls, kubeconfig: str | None, context: str | None = None) -> Self:
         """Connect with a kubeconfig's path, or else as the pod's service account, or else with `~/.kube/config`."""
-        return cls(client.ApiClient(await _configuration(kubeconfig, context)))
+        api = client.ApiClient(await _configuration(kubeconfig, context))
+        for name, value in acting().items():
+            api.set_default_header(name, value)
+        return cls(api)
 
     async def close(self) -> None:
         """Let go of the connections."""

@@ -31,6 +31,9 @@ class Conflict(ClusterError):
 class NotFound(ClusterError):
     """There is no such object."""
 
+    near: tuple[str, ...] = ()
+    """Names of those that may be meant."""
+
 
 class NotInstalled(NotFound):
     """The API server does not know the kind at all."""

@@ -23,6 +23,9 @@ from servingpool.adapters.cluster.errors import ClusterError
 
 DEFAULT = "~/.kube/config"
 NO_FILE = f"file {DEFAULT} does not exist. Give --kubeconfig FILE, or set KUBECONFIG"
+ACTING = "Impersonate-User"
+"""Header that names whom a request acts as."""
+_acting: dict[str, str] = {}
 IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Token, authority and namespace of a pod's service account."""
 PLAIN = frozenset(
@@ -68,6 +71,18 @@ class Chosen:
     def namespace(self) -> str:
         """Namespace that is meant where none is given."""
         return str(self.context.get("namespace") or "default")
+
+
+def act_as(user: str | None) -> None:
+    """Every connection that this process opens from now on acts as this user, as with kubectl's --as."""
+    _acting.clear()
+    if user:
+        _acting[ACTING] = user
+
+
+def acting() -> dict[str, str]:
+    """The header that says whom this process acts as; empty where as itself."""
+    return dict(_acting)
 
 
 def unusable(what: str) -> ClusterError:

@@ -63,6 +63,8 @@ class Unscalable(Exception):
         self.fault, self.detail = fault, detail
 
 
+CORE = "v1"
+"""Version of the group of pods and services, which has no name."""
 SHORT = {
     **dict.fromkeys(("deploy", "deployment", "deployments"), "Deployment"),
     **dict.fromkeys(("sts", "statefulset", "statefulsets"), "StatefulSet"),
@@ -110,9 +112,9 @@ class Discovery:
         if not group and kind in SHORT:
             return "apps/v1", SHORT[kind]
         groups = (await self._api.get("/apis"))["groups"]
-        for each in groups:
-            if group in {"", each["name"]}:
-                version = each["preferredVersion"]["groupVersion"]
+        versions = {each["name"]: each["preferredVersion"]["groupVersion"] for each in groups}
+        for within, version in {"": CORE, **versions}.items():
+            if group in {"", within}:
                 for one in await self._resources(version):
                     names = {one["name"], one.get("singularName"), one["kind"].lower(), *one.get("shortNames", ())}
                     if kind in names and "/" not in one["name"]:
