@@ -10,14 +10,11 @@ from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.notes import Note
 from servingpool.decision.allocate import Fleet
 from servingpool.decision.decision import AtZero, Limited, Plan
-from servingpool.decision.learn import Memory, enough_for
+from servingpool.decision.learn import Memory
 from servingpool.decision.observation import Observation, Unknown
-from servingpool.decision.observe import WAITING, Lateness, growth
+from servingpool.decision.observe import MINUTE, WAITING, Lateness, growth
 from servingpool.decision.pool import Bound, Bounds, Pool
 from servingpool.decision.words import clock, shown, span
-
-CALM_WINDOW = 60.0
-"""Seconds."""
 
 
 def limit(
@@ -144,8 +141,8 @@ def _while_misses_remain(answer: Limited, requested: float, pool: Pool, memory: 
     missed = memory.window.last(pool.params.recent_window).misses.share
     if missed <= plan.allowed:
         return answer
-    evidence, enough = memory.profile.curve, enough_for(plan.allowed)
-    if evidence.seen_no_worse(plan.level / answer.replicas, plan.level / max(requested, 1.0), enough):
+    evidence, load, present = memory.profile.curve, plan.level / answer.replicas, plan.level / max(requested, 1.0)
+    if evidence.seen_no_worse(load, present, plan.allowed):
         return answer
     return answer.at_least(requested, LimitName.MISSES_REMAIN, missed=missed)
 
@@ -160,7 +157,7 @@ def _while_calibrating(answer: Limited, requested: float, pool: Pool, memory: Me
 
 def _calm(pool: Pool, memory: Memory) -> bool:
     """Whether the last minute shows no need for more than there is: a knee that is only guessed buys nothing."""
-    last = memory.window.last(CALM_WINDOW)
+    last = memory.window.last(MINUTE)
     late = Lateness(memory.window, memory.profile.queue_in_ttft.excluded, pool).missed(last)
     queued = last.highest(WAITING)
     if queued is None or queued > last.ready:

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.template import render
 from servingpool.decision.learn import Curve, Outlook
-from servingpool.decision.observation import Reading, Unknown
+from servingpool.decision.observation import EPSILON, Reading, Unknown
 from servingpool.decision.observe import Standing
 from servingpool.decision.pool import Bounds
 
 ENOUGH = 0.999
 """Share of a capacity that serves for it: speeds drift, and a replica is not replaced for a thousandth."""
-EQUAL = 1e-9
+EQUAL = EPSILON
 """Relative difference of two capacities or prices that are not told apart."""
 
 

@@ -21,6 +21,13 @@ FASTEST_STEP = 1e-5
 LARGEST_BATCH = 1024.0
 """Requests, vLLM's largest default. Where a step takes as long with one request as with many, an output token still
 costs this fraction of a step."""
+LONGEST_PROMPT = 1e6
+"""Tokens of a prompt, and prefill tokens of a step, at most; more is a damaged sample. vLLM's steps have 8,192."""
+SHORT_ANSWER, STILL_SHORT = 5.0, 2.0
+"""Output tokens of a request, on average, up to which an answer is short; and times as many up to which answers stay
+short once they were: to learn the work anew takes minutes."""
+ANOTHER_BATCH = 0.1
+"""Relative difference from which on two batches are told apart."""
 
 
 class Steps(NamedTuple):

@@ -35,10 +35,9 @@ from servingpool.decision.observe import (
     rate_window,
 )
 from servingpool.decision.pool import Pool
-from servingpool.decision.words import clock, shown, span
+from servingpool.decision.words import MOST_NAMED, clock, shown, span
 
 NEVER_FULL = Unknown("no replica was seen full")
-MOST_NAMED = 3
 
 
 def figures(

@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from servingpool.decision.params import DEFAULT
+
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 
@@ -28,7 +30,7 @@ RESTARTED = 0.25
 """Share of what a counter was: an engine that restarted, and loaded its model, has counted less than that. Taken for a
 restart, a counter that was one token lower for one scrape made 15 s of all requests since its start."""
 
-LONGEST = 180.0
+LONGEST = DEFAULT.longest_gap
 """Seconds for which a lower or an older reading is left out. After that, counting begins at the next reading."""
 
 

@@ -35,6 +35,9 @@ class Absent(Unknown):
     __slots__ = ()
 
 
+EPSILON = 1e-9
+"""Relative difference of two figures, or an amount, that is nothing: far above the error of a float."""
+
 Reading = float | Unknown
 """A figure, or the reason why there is none."""
 
@@ -72,10 +75,10 @@ class Histogram:
         if bound is None or not self.bounds:
             return (self.count, self.count, self.count), Bucket()
         bounds, counts = self.bounds, self.counts
-        above = bisect_left(bounds, bound * (1 - 1e-9))
+        above = bisect_left(bounds, bound * (1 - EPSILON))
         upper_end = bounds[above] if above < len(bounds) else math.inf
         upper = counts[above] if above < len(bounds) else self.count
-        if upper_end <= bound * (1 + 1e-9):
+        if upper_end <= bound * (1 + EPSILON):
             return (self.count, upper, upper), Bucket(upper_end, upper_end)
         if above == 0:
             return (self.count, 0.0, upper), Bucket(0.0, upper_end)

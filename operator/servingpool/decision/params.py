@@ -1,8 +1,13 @@
-"""The numbers that sweeps and ablations vary, each with its unit, range and source."""
+"""The numbers that sweeps and ablations vary, each with its unit, range and source; and units of time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+HOUR, DAY = 3600.0, 86_400.0
+"""Seconds."""
+REMEMBERED = 2 * HOUR
+"""Seconds for which a pool's demand, loads and misses are remembered moment by moment. No request waits longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,7 @@ class Params:
     """Seconds without a request after which a pool is idle. At 600 on-off traffic attains 93.5 instead of 98.8%."""
     longest_gap: float = 180.0
     """Seconds, over two scrape intervals: counters further apart tell of an outage's mean and not of now."""
-    evidence_memory: float = 4 * 3600.0
+    evidence_memory: float = 4 * HOUR
     """Seconds, 3,600 to 86,400: evidence on the miss curve, and on full replicas, counts 1/e after it."""
 
     # --- queues

@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 from typing import NamedTuple
 
 from servingpool.decision.decision import Decision, Figures, verdict_of_parts
-from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, Unknown
+from servingpool.decision.observation import EPSILON, NOT_EXPOSED, Observation, Reading, Unknown
 from servingpool.decision.pool import Bound, Bounds, Slo
 
 PREFILL, DECODE = "prefill", "decode"
@@ -23,8 +23,6 @@ Range 0.01 to 0.5. Source: 61 ms for 10,000 tokens of an 8B model (LMCache on vL
 docs/benchmarks/prefill-decode.md); slower networks take more."""
 LEAST_SHARE = 0.5
 """Share of the client's TTFT bound that the prefill engines have at least, where the bound is near `HANDOVER`."""
-FUZZ = 1e-9
-"""Replicas: far above the error of a float, far below one replica."""
 
 
 class Ratio(NamedTuple):
@@ -39,13 +37,13 @@ class Ratio(NamedTuple):
 
     def prefill(self, decode: int) -> int:
         """Fewest prefill replicas beside so many for decode."""
-        fewest = math.ceil(self.least * decode - FUZZ)
-        return fewest - 1 if fewest > self.most * decode + FUZZ else fewest
+        fewest = math.ceil(self.least * decode - EPSILON)
+        return fewest - 1 if fewest > self.most * decode + EPSILON else fewest
 
     def decode(self, prefill: int) -> int:
         """Fewest decode replicas beside so many for prefill."""
-        fewest = math.ceil(prefill / self.most - FUZZ)
-        return fewest - 1 if self.least * fewest > prefill + FUZZ else fewest
+        fewest = math.ceil(prefill / self.most - EPSILON)
+        return fewest - 1 if self.least * fewest > prefill + EPSILON else fewest
 
 
 def prefill_slo(slo: Slo) -> Slo:

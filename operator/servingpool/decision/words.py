@@ -25,7 +25,7 @@ def shown(replicas: float) -> str:
 
 
 MOST_NAMED = 4
-"""Pools named in a sentence."""
+"""Names in a sentence, of pools or replicas."""
 
 
 def listed(pools: Sequence[str]) -> str:

@@ -6,13 +6,11 @@ import math
 from dataclasses import dataclass
 
 from servingpool.decision.observe import Misses
-from servingpool.decision.params import Params
+from servingpool.decision.params import DAY, DEFAULT, HOUR, REMEMBERED, Params
 
-HOUR, DAY = 3600.0, 86400.0
-"""Seconds after which what was spent counts 1/e, for the fast and the slow burn rate."""
-FAST_LEAST, SLOW_LEAST, SLOW_MOST = 0.5, 0.7, 9 / 7
-"""Bounds of the two factors. With less than half, one burst is repaid with GPUs for hours; an outage of a quarter of an
-hour must not call for twice the fleet for the rest of the day; what quiet days saved makes no plan of all misses."""
+FAST_LEAST, SLOW_LEAST = 0.5, 0.7
+"""Least factors of the last hour and of the last day. With less than half, one burst is repaid with GPUs for hours; an
+outage of a quarter of an hour must not call for twice the fleet for the rest of the day."""
 SLOW_AIM = 0.95
 """Share of the allowed misses that days aim at."""
 MOST_WEIGHT = 4.0
@@ -21,10 +19,10 @@ ABOVE_FLOOR, RELIEF, MOST_ABOVE = 0.1, 0.2, 0.9
 """The plan above the floor is at least ABOVE_FLOOR of the allowed misses. Where the floor exceeds the allowed
 misses no fleet holds the SLO: then RELIEF of them more, and of the excess, for running to max would buy nothing; and at
 most MOST_ABOVE of what does not miss by the floor, or any load was called safe where all requests fail."""
+SLOW_MOST = MOST_ABOVE / DEFAULT.planned
+"""Greatest factor of the last day: what quiet days saved makes no plan of all misses."""
 GUESSED_RATIO, GUESS_WEIGHT = 1.5, 30.0
 """Observed over predicted misses before anything is known, and how much that weighs: ten minutes at five percent."""
-CALIBRATION_MEMORY = 2 * HOUR
-"""Seconds after which a tick counts 1/e."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ class Calibration:
 
     def update(self, *, predicted: float, observed: float, weight: float, elapsed: float) -> Calibration:
         """Add a tick: shares of misses; `weight` is its requests over the usual number."""
-        keep = math.exp(-elapsed / CALIBRATION_MEMORY)
+        keep = math.exp(-elapsed / REMEMBERED)
         seconds = elapsed * min(2.0, weight)
         return Calibration(self.predicted * keep + predicted * seconds, self.observed * keep + observed * seconds)
 

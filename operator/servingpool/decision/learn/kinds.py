@@ -19,7 +19,7 @@ from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool
 
 COLD_STARTS_KEPT = 12
-MOST_STARTING = 64
+"""Starts that are remembered, and replicas that are followed while they start: more would be forgotten."""
 LONGEST_COLD_START = 1800.0
 """Seconds; a start that took longer waited for a node or an image, and says nothing on loading."""
 
@@ -42,7 +42,7 @@ class ColdStart:
             and replica.load_time is not None
             and 0.0 < replica.load_time <= LONGEST_COLD_START
         )
-        loading = tuple(replica.name for replica in starting[:MOST_STARTING] if replica.ready_for is None)
+        loading = tuple(replica.name for replica in starting[:COLD_STARTS_KEPT] if replica.ready_for is None)
         if not times and loading == self.loading:
             return self
         return ColdStart((self.seconds + times)[-COLD_STARTS_KEPT:], loading)
@@ -108,8 +108,8 @@ def shortages_seen(shortages: tuple[Shortage, ...], observation: Observation, no
     )
 
 
-LEAST_SPEED, MOST_SPEED = 0.01, 100.0
-"""Replicas of the reference; a target that is further from it is no engine of the same model."""
+MOST_SPEED = 100.0
+"""Replicas of the reference, or their inverse, beyond which a target is no engine of the same model."""
 NO_ENGINE = EngineDelta()
 """Of a target none of whose replicas could be read twice."""
 
@@ -190,7 +190,7 @@ def _with_speed(kind: Kind, serves: float | None, of_reference: float, pool: Poo
     step = kind.fit.solve(pool.params)
     if step is not None and tpot_infeasible(pool, replace(step, tokens=tokens)):
         return replace(kind, speed=0.0)
-    return replace(kind, speed=min(MOST_SPEED, max(LEAST_SPEED, serves / of_reference)))
+    return replace(kind, speed=min(MOST_SPEED, max(1.0 / MOST_SPEED, serves / of_reference)))
 
 
 def best_known(kinds: Kinds, observation: Observation) -> str:

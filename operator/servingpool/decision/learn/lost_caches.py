@@ -16,7 +16,20 @@ from typing import NamedTuple
 
 from servingpool.decision.engine import StepTime
 from servingpool.decision.observation import Observation
-from servingpool.decision.observe import AT, CACHED, COVERED, PROMPTS, SPAN, Demand, Sample, SampleWindow, Slice
+from servingpool.decision.observe import (
+    AT,
+    CACHED,
+    COVERED,
+    ENOUGH_REQUESTS,
+    PROMPTS,
+    SEEN,
+    SPAN,
+    Demand,
+    Sample,
+    SampleWindow,
+    Slice,
+)
+from servingpool.decision.params import DAY
 
 BEFORE, AFTER = 120.0, 90.0
 """Seconds before and after a change that are compared. Sessions of the plant come back after 73 s on average."""
@@ -26,16 +39,10 @@ LEAST = math.log(1.3)
 """Logarithm of a rise of work per request that counts as one."""
 UNKNOWN_HITS = 9.0
 """Prompt tokens from the cache over those that are computed, where the engine does not tell: it may be so many."""
-CHANGES_KEPT, PROOF = 3, 3
+CHANGES_KEPT = 3
 """Changes that are kept of each direction, and how many of both after which work must have risen."""
 USUAL, FORGET = 0.05, 0.98
 """Share of comparisons without a change in which work may rise as well; and what is left of the past after one more."""
-OLD = 86_400.0
-"""Seconds without a change, after which nothing is said of changes."""
-LEAST_REQUESTS = 30.0
-"""Of each side of a comparison."""
-SEEN = 0.8
-"""Part of each side that must have been observed."""
 
 
 class Change(NamedTuple):
@@ -79,9 +86,9 @@ class LostCaches:
             return None
         found = (*self.after_more, *self.after_fewer)
         rises = [one for one in found if one > 0.0]
-        if len(rises) < max(PROOF, len(found) - 1) or self.rose > USUAL * self.compared:
+        if len(rises) < max(CHANGES_KEPT, len(found) - 1) or self.rose > USUAL * self.compared:
             return None
-        if self.at - self.changed_at > OLD:
+        if self.at - self.changed_at > DAY:
             return None
         return math.expm1(math.fsum(rises) / len(rises))
 
@@ -165,4 +172,4 @@ class _Measure:
 def _seen(side: Slice, seconds: float) -> bool:
     """Whether a side of a comparison is known well enough."""
     seen = float(side.rows[side.rows[:, COVERED] > 0.0, SPAN].sum())
-    return side.first_tokens.total >= LEAST_REQUESTS and seen >= SEEN * seconds
+    return side.first_tokens.total >= ENOUGH_REQUESTS and seen >= SEEN * seconds

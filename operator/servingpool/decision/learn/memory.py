@@ -17,14 +17,12 @@ from servingpool.decision.learn.queue_in_ttft import QueueInTtft
 from servingpool.decision.learn.step_time import Saturation, StepTimeFit
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.observe import AT, Demand, GatewayGauge, Look, Queue, Sample, SampleWindow, Tail
+from servingpool.decision.params import DEFAULT, HOUR, REMEMBERED
 from servingpool.decision.pool import Pool
 from servingpool.decision.zero import NEVER_ZERO, Busy, GatewayDemand, Vanished
 
-PAST_BIN, PAST_KEPT = 300.0, 2 * 3600.0
-"""Seconds: width of a bin, and for how long bins are kept. No request waits longer than two hours."""
-SCORE_BIN, SCORE_KEPT = 300.0, 3600.0
-LONGEST_STARTS = 3600.0
-"""Seconds: cold starts one after another are forecast for no further ahead, as a pool's own cold start is no longer."""
+BIN = DEFAULT.recent_window
+"""Seconds: width of the bins of past loads and of the score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +68,10 @@ class PastLoads:
 
     def update(self, now: float, load: float) -> PastLoads:
         """Add a tick."""
-        if self.bins and now < self.bins[-1][0] + PAST_BIN:
+        if self.bins and now < self.bins[-1][0] + BIN:
             begin, highest = self.bins[-1]
             return PastLoads((*self.bins[:-1], (begin, max(highest, load))))
-        return PastLoads((*(one for one in self.bins if one[0] > now - PAST_KEPT), (now, load)))
+        return PastLoads((*(one for one in self.bins if one[0] > now - REMEMBERED), (now, load)))
 
     def in_other_units(self, ratio: float) -> PastLoads:
         """The same where what was a load of 1 is one of `ratio`."""
@@ -81,7 +79,7 @@ class PastLoads:
 
     def highest(self, since: float) -> float:
         """Of the bins that reach beyond that time; 0 without any."""
-        return max((load for begin, load in self.bins if begin + PAST_BIN > since), default=0.0)
+        return max((load for begin, load in self.bins if begin + BIN > since), default=0.0)
 
 
 class Scored(NamedTuple):
@@ -174,10 +172,10 @@ class Memory:
     def horizon(self, pool: Pool) -> float:
         """Seconds from an order to all of the capacity: the cold starts, and one interval more to see it.
 
-        Where replicas start one after another, what is ordered takes as many cold starts.
+        Where replicas start one after another, what is ordered takes as many cold starts, an hour of them at most.
         """
         cold = self.profile.cold_start.expected(pool.params.cold_start)
-        return min(pool.starts * cold, max(cold, LONGEST_STARTS)) + self.interval
+        return min(pool.starts * cold, max(cold, HOUR)) + self.interval
 
     def start(self, pool: Pool) -> float:
         """Seconds from an order to the capacity of the first replica."""
@@ -216,7 +214,7 @@ class Memory:
 
     def score_of_last_hour(self, now: float) -> tuple[Scored, ...]:
         """The bins of the score that began in it."""
-        return tuple(entry for entry in self.score if entry.begin > now - SCORE_KEPT)
+        return tuple(entry for entry in self.score if entry.begin > now - HOUR)
 
     def in_other_units(self, ratio: float) -> Memory:
         """The same where what was work of 1 is work of `ratio`."""

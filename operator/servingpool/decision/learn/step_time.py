@@ -24,7 +24,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from servingpool.decision.engine import FASTEST_STEP, LEAST_BATCH, MOST_BATCH, Full, Steps, StepTime
+from servingpool.decision.engine import (
+    ANOTHER_BATCH,
+    FASTEST_STEP,
+    LEAST_BATCH,
+    MOST_BATCH,
+    SHORT_ANSWER,
+    STILL_SHORT,
+    Full,
+    Steps,
+    StepTime,
+)
 from servingpool.decision.observe import GENERATED, ITL_SUM, TTFT_SUM, SampleWindow
 from servingpool.decision.params import Params
 
@@ -188,8 +198,6 @@ LEAST_SECONDS = 10.0
 """Replica-seconds of a full replica before it is believed: one observation's."""
 ANOTHER = 2.0
 """Times smaller a full batch must be than the known one, to be another limit and not a mean of both."""
-CHANGED = 0.1
-"""Relative change of the batch that is worth new units of work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +250,7 @@ class Saturation:
         batch = self.batch
         if seconds >= LEAST_SECONDS and decoding > 0.0:
             mean = min(MOST_BATCH, max(LEAST_BATCH, decoding / seconds))
-            batch = batch if abs(mean / batch - 1.0) <= CHANGED else mean
+            batch = batch if abs(mean / batch - 1.0) <= ANOTHER_BATCH else mean
         elif math.isfinite(limit):
             batch = limit
         return Saturation(
@@ -253,12 +261,6 @@ class Saturation:
             batch=batch,
             most_running=most_running,
         )
-
-
-MOST_TOKENS = 5.0
-"""Output tokens of a request, on average, up to which an answer is short."""
-LEAVING = 2.0
-"""Ratio by which both bounds are wider once requests taught the work: to learn anew takes minutes."""
 
 
 class ShortAnswers(NamedTuple):
@@ -274,7 +276,7 @@ def short_answers(window: SampleWindow, fit: StepTimeFit, params: Params) -> Sho
     """Of the requests in the window. Without any, nothing is said of them."""
     mean = window.last(params.mean_window)
     requests = mean.first_tokens.total
-    wider = LEAVING if fit.windows and not fit.decodes else 1.0
-    if requests <= 0.0 or mean.total(GENERATED) > wider * MOST_TOKENS * requests:
+    wider = STILL_SHORT if fit.windows and not fit.decodes else 1.0
+    if requests <= 0.0 or mean.total(GENERATED) > wider * SHORT_ANSWER * requests:
         return ShortAnswers()
     return ShortAnswers(short=True, by_prompt=mean.total(ITL_SUM) <= wider * mean.total(TTFT_SUM))

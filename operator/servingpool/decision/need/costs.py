@@ -20,9 +20,9 @@ Places = NDArray[np.intp]
 
 SIZES = 64
 """Fleet sizes that are weighed at a time: each of so many, of more steps of a few percent."""
-LEVELS, LEAST_LEVEL = 96, 0.01
-"""Demands at which the curve is read, and the least as a share of the highest; a sample between two counts for both."""
-SHARES = np.geomspace(LEAST_LEVEL, 1.0, LEVELS)[:, None]
+SHARES = np.geomspace(0.01, 1.0, 96)
+"""Demands at which the curve is read, as shares of the highest; a sample between two counts for both."""
+LEAST_LEVEL, LEVELS = float(SHARES[0]), len(SHARES)
 WORST, BEARABLE_REST = 5.0, 0.1
 """No penalty lets the expected demand miss more than WORST times the allowance: misses are spent on what may come, not
 on what is certain. Where the allowance is large, because the SLO cannot be held, BEARABLE_REST of the rest."""
@@ -241,4 +241,4 @@ def _spread(outlook: Outlook) -> tuple[Array, Array]:
     likely += np.bincount(at.ravel(), above.ravel(), size)
     by_state = np.asarray(likely, dtype=np.float64).reshape(-1, LEVELS)
     lowest = int(by_state.any(axis=0).argmax())
-    return highest * SHARES[lowest:], by_state[:, lowest:]
+    return highest * SHARES[lowest:, None], by_state[:, lowest:]

@@ -24,8 +24,8 @@ MIXES = 256
 eight targets with a max of 10,000 would make millions."""
 BEYOND = 4
 """Times max: sizes up to it are weighed, for they show what would be needed."""
-DIGITS = 9
-"""The same in decimal digits."""
+DIGITS = round(-math.log10(EQUAL))
+"""Decimal digits to which two prices are compared: `EQUAL`."""
 
 
 class Offer(NamedTuple):

@@ -20,14 +20,15 @@ from servingpool.decision.need.costs import cheapest, miss_penalty
 from servingpool.decision.need.mix import Frontier
 from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, Unknown
 from servingpool.decision.observe import believed_queue
-from servingpool.decision.params import Params
+from servingpool.decision.params import REMEMBERED
 from servingpool.decision.pool import Pool
 from servingpool.decision.words import clock, span
 from servingpool.decision.zero import Busy, GatewayDemand
 
-PENALTY_LASTS, PENALTY_SHARE = 120.0, 1.0 / 60.0
-"""Seconds, and share of what was seen, for which about a penalty is kept: finding one takes longer than two decisions,
-and of two hours that are remembered two minutes are little."""
+PENALTY_SHARE = 1.0 / 60.0
+"""Share of the remembered time for which about a penalty is kept: to find a penalty takes longer than two decisions."""
+PENALTY_LASTS = PENALTY_SHARE * REMEMBERED
+"""Seconds for which about a penalty is kept at most."""
 
 
 def plan(
@@ -215,7 +216,7 @@ def _for_the_usual(
 ) -> tuple[float, Course | None]:
     """Replicas for the usual demand of busy hours, or for what has come where that is more; 1 if nothing is known."""
     profile, params, busy = memory.profile, pool.params, memory.profile.busy
-    step = _step_of(memory, busy, params)
+    step = _step_of(memory, busy, pool)
     if step is None or busy.seconds <= 0.0 or not memory.calibrated(pool):
         return 1, None
     work, horizon = step.work(busy.prompt, busy.steps), memory.horizon(pool)
@@ -229,12 +230,12 @@ def _for_the_usual(
     return max(float(found.replicas[0, 0]), float(found.fleets[0])), course
 
 
-def _step_of(memory: Memory, busy: Busy, params: Params) -> StepTime | None:
+def _step_of(memory: Memory, busy: Busy, pool: Pool) -> StepTime | None:
     """The step time of the usual request of busy hours.
 
     The windows cannot give that step time: they are empty after a night at 0 replicas.
     """
-    step = memory.profile.fit.solve(params)
+    step = memory.profile.fit.solve(pool.params)
     if step is None:
         return None
     batch = memory.profile.saturation.batch

@@ -15,7 +15,17 @@ from operator import add
 from types import MappingProxyType
 from typing import NamedTuple
 
-from servingpool.decision.engine import FASTEST_STEP, MOST_BATCH, Full, Steps, Wait
+from servingpool.decision.engine import (
+    ANOTHER_BATCH,
+    FASTEST_STEP,
+    LONGEST_PROMPT,
+    MOST_BATCH,
+    SHORT_ANSWER,
+    STILL_SHORT,
+    Full,
+    Steps,
+    Wait,
+)
 from servingpool.decision.increase import Change, Counts, follow, rises
 from servingpool.decision.observation import (
     NOT_EXPOSED,
@@ -50,24 +60,10 @@ from servingpool.decision.observe.samples import (
 )
 from servingpool.decision.pool import Pool, Slo
 
-QUEUED, WAITED, LATE_BY_QUEUE, CLIENT_COUNT, CLIENT_LOWER, CLIENT_UPPER = range(FIGURES, FIGURES + 6)
-"""Only in the sums: requests that the engines' queues grew by, seconds that requests with a first token waited by the
-length of the queues, and how many of those were late, with the histogram's TTFT added to that wait; the client's TTFT,
-as the gateway counts it."""
-FIELDS = FIGURES + 6
-NO_TTFT = (0.0, 0.0, 0.0)
-
 RATE_SCRAPES = 2.0
 """A rate over one pair of scrapes swings with their phase."""
-GREW = 0.1
-"""Part of itself by which a batch grows between two scrapes where it has room: requests wait beside it while a long
-prompt is computed, and it grows when that is done."""
 LEAST_TOKENS = 50.0
 """Decoded in an interval, below which their mean ITL is noise."""
-LONGEST_SHORT = 10.0
-"""Output tokens for each first token in an interval of short answers: more are those of others."""
-MOST_PREFILL = 1e6
-"""Prefill tokens in a step; vLLM's default is 8,192 at most, so more is a damaged sample."""
 
 
 class EngineDelta(NamedTuple):
@@ -221,7 +217,8 @@ def diff_counters(
         at_once = before.begins_at_first_token and now.begins_at_first_token
         tells = at_once and not restarted and (shown_anew or now.queue is None)
         tells = tells and not _shows_no_wait(metrics, ttft_bound)
-        grew = now.running > (1.0 + GREW) * before.running + 1.0
+        # Requests wait beside a batch with room while a long prompt is computed; the batch grows when that is done.
+        grew = now.running > (1.0 + ANOTHER_BATCH) * before.running + 1.0
         served.append(_Served(replica.target, *queues_shown, seconds, increase, step, restarted, tells, grew))
     # A replica whose scrape was lost, or that is not Ready for a moment, is compared with its last sample.
     standing = ready.keys() | {replica.name for replica in observation.starting}
@@ -388,7 +385,7 @@ def mean_step(increase: Sequence[float], seconds: float) -> Steps | None:
     # number decoding in it, where the gauge is one instant in fifteen seconds.
     itl = spent / count
     prefill = max(0.0, increase[PROMPTS] - increase[CACHED]) / seconds * itl
-    return Steps(itl, spent / seconds, prefill) if prefill <= MOST_PREFILL else None
+    return Steps(itl, spent / seconds, prefill) if prefill <= LONGEST_PROMPT else None
 
 
 def mean_prefill(increase: Sequence[float], seconds: float, *, short: bool = False) -> Steps | None:
@@ -404,7 +401,7 @@ def mean_prefill(increase: Sequence[float], seconds: float, *, short: bool = Fal
     decoded = increase[ITL_COUNT] > 0.0
     if not first > 0.0 or not prompts > 0.0 or (not decoded and increase[GENERATED] != first):
         return None
-    if decoded and not (short and increase[GENERATED] <= LONGEST_SHORT * first):
+    if decoded and not (short and increase[GENERATED] <= STILL_SHORT * SHORT_ANSWER * first):
         return None  # tokens of requests that began before say nothing of those that began now
     each = (increase[TTFT_SUM] + increase[ITL_SUM]) / first
     cost = each / (1.0 + each * requests / seconds)
@@ -489,14 +486,14 @@ def _client_ttft(
     before: Counts | None, gateway: GatewayMetrics, slo: Slo, longest_gap: float
 ) -> tuple[Counts | None, Sequence[float]]:
     """The client's TTFT as counted so far; what came since, in all and up to both ends of the bucket with the bound."""
-    ttft, at = gateway.time_to_first_token, gateway.scraped_at
+    ttft, at, nothing = gateway.time_to_first_token, gateway.scraped_at, (0.0, 0.0, 0.0)
     if not slo.at_gateway:
-        return None, NO_TTFT
+        return None, nothing
     if not isinstance(ttft, Histogram) or at is None:
-        return before, NO_TTFT
+        return before, nothing
     counts, bucket = ttft.around(slo.time_to_first_token)
     latest, rise = follow(before, Counts(at, counts, bucket))
-    return latest, NO_TTFT if rise is None or rise.seconds > longest_gap else rise.figures
+    return latest, nothing if rise is None or rise.seconds > longest_gap else rise.figures
 
 
 def _client_unknown(gateway: GatewayMetrics, slo: Slo) -> str | None:

@@ -10,12 +10,10 @@ from itertools import repeat
 import numpy as np
 
 from servingpool.decision.increase import Change, change, rises
-from servingpool.decision.observation import Histogram, Reading, Unknown
+from servingpool.decision.observation import EPSILON, Histogram, Reading, Unknown
 
 SPREAD = 0.2
 """Standard deviation of the logarithm of the times per output token of one minute."""
-LEAST_MEAN = 1e-6
-"""Seconds; less is no time for a token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,7 @@ def late_share_by_mean(mean: float, bucket: tuple[float, float], bound: float) -
         return 1.0  # as for TTFT; the status says so
     if not lower < upper:
         return 0.5
-    centre = math.log(min(upper, max(lower, mean, LEAST_MEAN))) - SPREAD**2 / 2.0
+    centre = math.log(min(upper, max(lower, mean, EPSILON))) - SPREAD**2 / 2.0
     below, up_to_bound, up_to = (
         _normal((math.log(end) - centre) / SPREAD) if end > 0.0 else 0.0 for end in (lower, bound, upper)
     )
@@ -106,9 +104,8 @@ def _normal(z: float) -> float:
     return 0.5 * (1.0 + math.erf(z / math.sqrt(2.0)))
 
 
-MEMORY = 300.0
-"""Seconds after which an observation counts 1/e."""
 LEAST_REQUESTS = 5.0
+"""Requests, of which fewer tell of no percentile."""
 
 Cumulative = tuple[tuple[float, ...], tuple[float, ...]]
 """Bounds in seconds ending with +Inf, and cumulative counts."""
@@ -122,11 +119,14 @@ class Tail:
     counts: tuple[float, ...] = ()
     previous: Mapping[str, Cumulative] = field(default_factory=dict)
 
-    def update(self, histograms: Mapping[str, Histogram], *, elapsed: float) -> Tail:
-        """Add what each replica observed since it was last read. One that was not read begins anew."""
+    def update(self, histograms: Mapping[str, Histogram], *, elapsed: float, memory: float) -> Tail:
+        """Add what each replica observed since it was last read. A replica that was not read begins anew.
+
+        `memory`: seconds after which an observation counts 1/e.
+        """
         latest = {name: (*one.bounds, math.inf) for name, one in histograms.items()}
         bounds = _common(set(latest.values())) or self.bounds
-        keep = math.exp(-elapsed / MEMORY)
+        keep = math.exp(-elapsed / memory)
         sums = [count * keep for count in _at_bounds(bounds, (self.bounds, self.counts))]
         previous: dict[str, Cumulative] = {}
         for name, one in histograms.items():

@@ -16,17 +16,14 @@ from functools import cached_property
 from typing import NamedTuple
 
 from servingpool.decision.observation import Bucket, Observation
-from servingpool.decision.observe.counters import LATE_BY_QUEUE
-from servingpool.decision.observe.latency import LatencyCount, Misses, late_share_by_mean
+from servingpool.decision.observe.latency import LEAST_REQUESTS, LatencyCount, Misses, late_share_by_mean
 from servingpool.decision.observe.queueing import Queue, overdue
-from servingpool.decision.observe.samples import BEGUN, GENERATED, ITL_COUNT, ITL_SUM, TTFT_COUNT, Sample
-from servingpool.decision.observe.window import KEPT_SECONDS, SampleWindow, Slice
+from servingpool.decision.observe.samples import BEGUN, GENERATED, ITL_COUNT, ITL_SUM, LATE_BY_QUEUE, TTFT_COUNT, Sample
+from servingpool.decision.observe.window import KEPT_SECONDS, MINUTE, SampleWindow, Slice
 from servingpool.decision.pool import Pool
 
-SPEED_WINDOW = 60.0
-"""Seconds over which the mean time per output token is taken at least: a burst moves it within a minute."""
-BY_TOKEN, FEW = 2.0, 5.0
-"""TPOT is counted by token, as LMDeploy, NIM and old vLLM do, beyond BY_TOKEN observations a request begun, and FEW."""
+BY_TOKEN = 2.0
+"""TPOT observations for each request begun, beyond which they are of tokens, as with LMDeploy, NIM and old vLLM."""
 ANY = Bucket()
 """The bucket that holds every time."""
 
@@ -107,11 +104,11 @@ class Lateness:
     def _tpot_by_token(self) -> bool:
         """The TPOT histogram counts tokens: the late share of tokens is not that of requests."""
         kept = self.window.last(KEPT_SECONDS)
-        return kept.finished.total > BY_TOKEN * kept.total(BEGUN) + FEW
+        return kept.finished.total > BY_TOKEN * kept.total(BEGUN) + LEAST_REQUESTS
 
     def _speed(self, part: Slice) -> float:
         """Mean seconds of a token in a part of the window, or in the last minute where that is longer."""
-        recent = part if part.seconds >= SPEED_WINDOW else self.window.last(SPEED_WINDOW)
+        recent = part if part.seconds >= MINUTE else self.window.last(MINUTE)
         # No time passed before a first token.
         tokens = max(recent.total(GENERATED) - recent.total(TTFT_COUNT), recent.total(ITL_COUNT), 1.0)
         return recent.total(ITL_SUM) / tokens

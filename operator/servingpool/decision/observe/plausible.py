@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import gt, itemgetter, lt, sub
 
-from servingpool.decision.engine import FASTEST_STEP, LARGEST_BATCH, StepTime
+from servingpool.decision.engine import FASTEST_STEP, LARGEST_BATCH, LONGEST_PROMPT, StepTime
 from servingpool.decision.increase import Change
-from servingpool.decision.observation import Reading, ReplicaMetrics, Unknown
+from servingpool.decision.observation import EPSILON, Reading, ReplicaMetrics, Unknown
 from servingpool.decision.observe.samples import (
     BEGUN,
     CACHED,
@@ -35,6 +35,7 @@ from servingpool.decision.observe.samples import (
     Sample,
     change_between,
 )
+from servingpool.decision.params import DAY
 
 FAR = 8.0
 """Times what the next figure says, from which on one is doubted."""
@@ -42,18 +43,12 @@ OFTEN = 3.0
 """Times the usual rate, up to which nothing is looked at twice."""
 SLACK = 16.0
 """Requests beyond that: what few requests do is chance."""
-LONGEST_PROMPT = 1e6
-"""Tokens. One prompt says nothing against the figures of short ones."""
 BUSY = 2.0
 """Seconds of work that a replica does in a second at most, by the step times that were learned."""
 QUICKER = 4.0
 """Times as fast as steps without work were learned to be."""
 MOST_REQUESTS = 1000.0
 """Requests/s of one replica."""
-LONGEST_WAIT = 86_400.0
-"""Seconds on average, a day."""
-EQUAL = 1.0 + 1e-6
-"""Sums over ranks differ in their last digits."""
 
 NAMES = {
     TTFT_COUNT: "requests with a first token",
@@ -120,7 +115,7 @@ def damaged(now: Sample, before: Sample, known: Usual) -> str | None:
     if _crossed(figures):
         return "more in a bucket of a histogram than in all of it"
     if any(map(lt, figures, old)):
-        if any(new * EQUAL < was for new, was in zip(NEVER_FALL(figures), NEVER_FALL(old), strict=True)):
+        if any(new * (1.0 + EPSILON) < was for new, was in zip(NEVER_FALL(figures), NEVER_FALL(old), strict=True)):
             return "a sum or a bucket that fell"
         if any(new < 0.9 * was - SLACK for new, was in zip(DERIVED(figures), DERIVED(old), strict=True)):
             return "a count that fell"
@@ -142,7 +137,7 @@ def damaged(now: Sample, before: Sample, known: Usual) -> str | None:
 
 def _crossed(figures: Sequence[float]) -> bool:
     """Whether a histogram counts more up to a bound than in all."""
-    ttft, tpot = EQUAL * figures[TTFT_COUNT], EQUAL * figures[TPOT_COUNT]
+    ttft, tpot = (1.0 + EPSILON) * figures[TTFT_COUNT], (1.0 + EPSILON) * figures[TPOT_COUNT]
     return (
         figures[TTFT_LOWER] > ttft
         or figures[TTFT_UPPER] > ttft
@@ -160,7 +155,7 @@ def _shorter_than_their_buckets(increase: Sequence[float], now: Sample, before: 
     if ends != before.buckets.ttft or ends.upper == math.inf:
         return False
     beyond, between = increase[TTFT_COUNT] - increase[TTFT_UPPER], increase[TTFT_UPPER] - increase[TTFT_LOWER]
-    return (beyond - 1.0) * ends.upper + between * ends.lower > increase[TTFT_SUM] * EQUAL
+    return (beyond - 1.0) * ends.upper + between * ends.lower > increase[TTFT_SUM] * (1.0 + EPSILON)
 
 
 def _impossible(increase: Sequence[float], now: Sample, before: Sample, seconds: float) -> int | None:
@@ -198,7 +193,7 @@ def _beyond_others(increase: Sequence[float], now: Sample, before: Sample, known
 
 def _beyond_time(increase: Sequence[float], now: Sample, before: Sample, known: Usual, seconds: float) -> int | None:
     """The figure that says more work than there was time for."""
-    if increase[TTFT_SUM] > LONGEST_WAIT * (increase[TTFT_COUNT] + 1.0):
+    if increase[TTFT_SUM] > DAY * (increase[TTFT_COUNT] + 1.0):
         return TTFT_SUM
     if increase[ITL_SUM] > BUSY * seconds * max(LARGEST_BATCH, now.held, before.held):
         return ITL_SUM  # each request of a batch waits for one token at a time

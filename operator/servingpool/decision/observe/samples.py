@@ -14,9 +14,11 @@ from servingpool.decision.pool import Slo
 
 # Only raw figures: a reset shows as a counter that falls, and a derived figure falls without one.
 (TTFT_COUNT, TTFT_LOWER, TTFT_UPPER, TTFT_SUM, TPOT_COUNT, TPOT_LOWER, TPOT_UPPER) = range(7)
-(ITL_SUM, ITL_COUNT, GENERATED, PROMPTS, CACHED, REJECTED) = range(7, 13)
-BEGUN = 13
-FIGURES = 14
+(ITL_SUM, ITL_COUNT, GENERATED, PROMPTS, CACHED, REJECTED, BEGUN, FIGURES) = range(7, 15)
+QUEUED, WAITED, LATE_BY_QUEUE, CLIENT_COUNT, CLIENT_LOWER, CLIENT_UPPER, FIELDS = range(FIGURES, FIGURES + 7)
+"""Only in the sums: requests that the engines' queues grew by, seconds that requests with a first token waited by the
+length of the queues, and how many of those were late, with the histogram's TTFT added to that wait; the client's TTFT,
+as the gateway counts it."""
 
 COUNTERS = itemgetter(TTFT_COUNT, ITL_COUNT, GENERATED, PROMPTS)
 """Figures that no engine lowers but by a restart. Whole numbers: a sum over ranks may differ in its last digit."""

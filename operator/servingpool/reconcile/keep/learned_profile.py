@@ -28,7 +28,6 @@ from servingpool.decision.learn import (
     BINS,
     FORECASTS_KEPT,
     LEAST_SECONDS,
-    LEAST_SPEED,
     LONGEST_COLD_START,
     MOST_SPEED,
     PAIRS,
@@ -77,8 +76,8 @@ def _text(figures: Iterable[float]) -> str:
 
 
 def _speed_of_an_engine(speed: float) -> float:
-    if 0.0 < speed < LEAST_SPEED / 2.0:
-        raise ValueError(f"speed must be 0 or at least {LEAST_SPEED}")
+    if 0.0 < speed < 0.5 / MOST_SPEED:
+        raise ValueError(f"speed must be 0 or at least {1.0 / MOST_SPEED}")
     return speed
 
 
