@@ -207,7 +207,7 @@ ALERTS = (
         wait="15m",
         expr='max by (namespace, pool) (servingpool_condition{type="TargetsAvailable",status="False"})',
         summary="A target of pool {{ $labels.namespace }}/{{ $labels.pool }} does not deliver replicas.",
-        description="For 15 minutes a target of the pool has had fewer replicas than were ordered.",
+        description="For 15 minutes a target of the pool has had fewer replicas than were requested.",
         effect="Other targets replace it, perhaps at a higher price. If none is left, requests may miss the SLO.",
         action=(
             "kubectl describe sp {{ $labels.pool }} -n {{ $labels.namespace }} names the target under "

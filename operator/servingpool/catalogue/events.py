@@ -43,7 +43,7 @@ class EventReason(Templated, StrEnum):
     RECOMMENDED = (
         "Recommended",
         "Normal",
-        "Recommended size: {replicas}, {requested} stand; reason: {reason}",
+        "Recommended size: {replicas}, {requested} requested; reason: {reason}",
         "In mode Recommend: what Auto would have done. Posted once per change of the recommendation.",
         "Compare with `servingpool compare`.",
     )

@@ -72,7 +72,7 @@ def explain(  # noqa: PLR0913, a command line's options are its parameters
 ) -> None:
     """Show the last decision for a pool: raw need, each limit, the figures and the conditions.
 
-    With --at it explains the decision that stood at that time, from the operator's own metrics in Prometheus alone.
+    With --at it explains the decision of that time, from the operator's own metrics in Prometheus alone.
 
     Example: `servingpool explain chat`
 
@@ -191,9 +191,9 @@ def _steps(decision: LastDecision, replicas: int | None) -> Table:
     for limit in decision.limits:
         table.add_row(limit.name, f"{limit.before} -> {limit.after}", limit.reason)
     table.add_row(
-        Text("answer", style="bold"),
+        Text("desired", style="bold"),
         Text(str(decision.replicas), style="bold"),
-        "" if replicas is None else f"spec.replicas is {replicas}",
+        "" if replicas is None else f"{replicas} requested",
     )
     return table
 
@@ -202,7 +202,7 @@ def _targets(targets: Iterable[TargetStatus]) -> Table:
     """Each of several targets. Need, limits and forecast are counted in replicas of the one with speed 1."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("target", overflow="fold")
-    for name in ("replicas", "ready", "desired", "speed", "cold start"):
+    for name in ("requested", "ready", "desired", "speed", "cold start"):
         table.add_column(name, justify="right")
     table.add_column("state", overflow="fold")
     for one in targets:
