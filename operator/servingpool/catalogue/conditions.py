@@ -576,7 +576,7 @@ class Reason(Templated, StrEnum):
         "TargetNotDelivering",
         (ConditionType.TARGETS_AVAILABLE, Truth.FALSE),
         "{stuck}. {instead}",
-        "Nodes or quota of a target ran out, so others are requested in its place. One replica of it stays, as a probe.",
+        "Nodes or quota of a target ran out, so others are requested instead. One replica of it stays, as a probe.",
         "Add nodes or quota for the target, or lower its max. Once the probe is Ready the target is used again.",
     )
     # Counted, of a GPUBudget

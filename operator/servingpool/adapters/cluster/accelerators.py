@@ -1,4 +1,4 @@
-"""Which extended resources are accelerators, and how many of them a pod's amounts are.
+"""The extended resources that are accelerators, and the number of accelerators in a pod's amounts.
 
 A vendor's device plugin may offer several resources for one device: the devices themselves or parts of them, which
 are counted, and attributes of what is counted, such as its memory and its share of cores, which are not.
@@ -25,7 +25,7 @@ ATTRIBUTE = re.compile(r".*(?<!neuron)(mem|memory|cores?|percent|percentage|rati
 PERCENT = re.compile(
     r"koordinator\.sh/gpu(-core|-memory-ratio)?|(.*\.)?tencent\.com/(qgpu|vcuda)-core|.*[-.](percent|percentage|ratio)"
 )
-"""Attributes in hundredths of a device: 200 are two. `koordinator.sh/gpu` is one, too."""
+"""Attributes in hundredths of a device: 200 are two devices. `koordinator.sh/gpu` is such an attribute too."""
 WORD = re.compile(r"[^a-z0-9]+")
 LONGEST = 317
 """Characters of a resource's name: a domain of 253, a slash and a name of 63."""

@@ -60,7 +60,7 @@ def bounds_of(raw: Raw) -> tuple[int, int]:
 
 
 def copy_of(raw: Raw) -> dict[str, Any]:
-    """What gives an autoscaler back: an HPA as a manifest; of a ScaledObject its name and its pause annotations."""
+    """Copy that gives an autoscaler back: an HPA's manifest; a ScaledObject's name and pause annotations."""
     meta = raw["metadata"]
     if raw["kind"] == "ScaledObject":
         annotations = meta.get("annotations") or {}

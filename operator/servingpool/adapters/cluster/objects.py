@@ -132,14 +132,14 @@ class Workload:
 
 
 class Owner(NamedTuple):
-    """The object that controls another one."""
+    """The object that controls another object."""
 
     uid: str
     kind: str
     name: str
 
     def __str__(self) -> str:
-        """Such as `Deployment router`."""
+        """Kind and name, such as `Deployment router`."""
         return f"{self.kind} {self.name}" if self.kind else "no controller"
 
 
@@ -152,7 +152,7 @@ class DeletionCost:
 
     value: int
     ours: bool
-    """The API server has it as ours. One that somebody has changed since is theirs."""
+    """Whether the API server has the cost as we wrote it. A cost that somebody has changed since is theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class Pod:
     name: str
     uid: str
     owner: Owner
-    """What controls it, such as a ReplicaSet or a StatefulSet; `NO_OWNER` where nothing does."""
+    """Object that controls the pod, such as a ReplicaSet or a StatefulSet; `NO_OWNER` where nothing does."""
     created_at: float
     """Unix time in seconds."""
     ready_since: float | None
@@ -173,18 +173,18 @@ class Pod:
     cost: DeletionCost | None = None
     labels: Labels = field(default_factory=lambda: NO_LABELS, hash=False)
     ended: bool = False
-    """It holds no node any more, though it is still there."""
+    """Whether the pod holds no node any more, though it still exists."""
     gated: bool = False
-    """A scheduling gate holds it, such as Kueue's."""
+    """Whether a scheduling gate, such as Kueue's, holds the pod."""
     devices: Devices = Devices()  # noqa: RUF009, a tuple
     nodes: Labels = field(default_factory=lambda: NO_LABELS, hash=False)
-    """Its node selector."""
+    """Node selector of the pod."""
     placed: bool = False
-    """It has a node."""
+    """Whether the pod has a node."""
     holds_until: float = math.inf
     """Unix time in seconds until which it may end. After it the node is lost, or a finalizer holds the pod."""
     left_out: str = ""
-    """What of it is not read, with the reason."""
+    """Parts of the pod that are not read, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +281,7 @@ def target(key: TargetKey, raw: Raw, pods: Sequence[Raw], *, replicas: int) -> W
 
 
 def replica_set(raw: Raw) -> Owner | None:
-    """What controls a ReplicaSet, such as a Deployment; None where nothing does, or where it is being deleted."""
+    """Owner of a ReplicaSet, such as a Deployment; None where it has none, or is being deleted."""
     owner = owner_of(raw["metadata"])
     return None if owner is NO_OWNER or "deletionTimestamp" in raw["metadata"] else owner
 
@@ -352,7 +352,7 @@ def unix(text: str) -> float:
 
 
 def holders(meta: Raw, *path: str) -> Iterator[Raw]:
-    """What the API server keeps of the programs that have written the field at this path."""
+    """Programs that have written the field at this path, as the API server keeps them."""
     *above, field = (f"f:{name}" for name in path)
     for each in meta.get("managedFields") or ():
         if (each.get("manager") or "") in NOBODY:
@@ -375,7 +375,7 @@ def _who_set_replicas(meta: Raw, path: Sequence[str]) -> Setter | None:
 
 
 def _refusal(raw: Raw) -> str:
-    """As a Deployment or ReplicaSet tells it."""
+    """Refusal of pods, as a Deployment or ReplicaSet tells it."""
     for each in (raw.get("status") or {}).get("conditions") or ():
         if each.get("type") == "ReplicaFailure" and each.get("status") == "True":
             return str(each.get("message") or each.get("reason") or "")
@@ -401,7 +401,7 @@ def _deletion_cost(meta: Raw) -> DeletionCost | None:
 
 
 def owner_of(meta: Raw) -> Owner:
-    """What controls an object; `NO_OWNER` where nothing does."""
+    """Object that controls an object; `NO_OWNER` where nothing does."""
     for reference in meta.get("ownerReferences") or ():
         if reference.get("controller"):
             return _owner(str(reference["uid"]), str(reference["kind"]), str(reference.get("name", "")))
@@ -410,12 +410,12 @@ def owner_of(meta: Raw) -> Owner:
 
 @lru_cache(maxsize=4096)
 def _owner(uid: str, kind: str, name: str) -> Owner:
-    """One object for all pods of one ReplicaSet."""
+    """The shared owner object for all pods of one ReplicaSet."""
     return Owner(uid, sys.intern(kind), name)
 
 
 def parent_of(key: TargetKey, meta: Raw) -> Parent | None:
-    """The object that sets the replicas of this one; None where it has none, or leaves them to others."""
+    """Object that sets the replicas of this object; None where there is none, or where it leaves them to others."""
     owner = next((each for each in meta.get("ownerReferences") or () if each.get("controller")), None)
     if owner is None or key.sort not in kinds.WORKLOADS:
         return None
@@ -428,7 +428,7 @@ def parent_of(key: TargetKey, meta: Raw) -> Parent | None:
 
 @lru_cache(maxsize=4096)
 def _one(devices: Devices) -> Devices:
-    """One object for all pods that ask for the same."""
+    """The shared object for all pods that ask for the same."""
     return devices
 
 
@@ -439,5 +439,5 @@ def _labelled(labels: Labels) -> Labels:
 
 @lru_cache(maxsize=16_384)
 def _labels(items: tuple[tuple[str, str], ...]) -> Labels:
-    """One object for all pods that are labelled alike: thousands come from one template."""
+    """The shared labels of all pods that are labelled alike: thousands come from one template."""
     return {sys.intern(name): sys.intern(value) for name, value in items}

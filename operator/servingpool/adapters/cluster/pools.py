@@ -25,12 +25,12 @@ WRITES = {"PATCH", "POST"}
 
 
 class Pools:
-    """The ServingPools of one cluster."""
+    """Client for the ServingPools of one cluster."""
 
     def __init__(self, server: ApiServer, namespace: str) -> None:
         self._server = server
         self.namespace = namespace
-        """Of the kubeconfig's context."""
+        """Namespace of the kubeconfig's context."""
 
     @classmethod
     def connect(cls, kubeconfig: str | None, context: str | None) -> Self:
@@ -42,7 +42,7 @@ class Pools:
             return cls(ApiServer.of(found), namespace)
 
     def read(self, namespace: str | None, name: str | None, *, table: bool = False) -> dict[str, Any]:
-        """One pool, or the list of a namespace, or of all; as stored, or as the table of its columns."""
+        """A pool, or the list of a namespace, or of all; as stored, or as the table of its columns."""
         what = f"list {PLURAL}" if name is None else f"read ServingPool {namespace}/{name}"
         return self._server.request("GET", pool_path(namespace, name), what, accept=TABLE if table else JSON)
 

@@ -47,4 +47,4 @@ class Room:
 
 
 REPLIES = Room(REPLIES_AT_ONCE)
-"""What the replies of all backends share."""
+"""Bytes of replies that all backends share."""

@@ -1,4 +1,4 @@
-"""Where the figures of a sample stand: each series has a column, and each figure one or several to be read from."""
+"""Columns of a sample's figures: each series has a column, each figure one or several columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from servingpool.adapters.prometheus.rows import ROW_ERRORS, Unread
 SCRAPED_AT = ""
 """The scrape time's row has no metric name."""
 SEVERAL_COLUMN = 1
-"""Of the row named SEVERAL; the scrape time's is 0."""
+"""Column of the row named SEVERAL; the scrape time's is 0."""
 
 Row = list[float | None]
 SampleKey = tuple[str, str, str]

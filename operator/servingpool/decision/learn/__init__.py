@@ -1,4 +1,4 @@
-"""From what happened to what is known of the pool.
+"""Learn: from the increases of one observation to the memory of the pool.
 
 In: an observation, the pool and its `Memory`. Out: an `UpdateResult`: the next memory, the demand and the step time.
 `updating` (the entry), `memory` (what is remembered); `step_time`, `kinds` (what a request costs, on each target),

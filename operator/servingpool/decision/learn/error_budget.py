@@ -12,9 +12,9 @@ FAST_LEAST, SLOW_LEAST = 0.5, 0.7
 """Least factors of the last hour and of the last day. With less than half, one burst is repaid with GPUs for hours; an
 outage of a quarter of an hour must not call for twice the fleet for the rest of the day."""
 SLOW_AIM = 0.95
-"""Share of the allowed misses that days aim at."""
+"""Share of the allowed misses that the slow part aims at."""
 MOST_WEIGHT = 4.0
-"""A tick counts for no more than so many usual ones."""
+"""Weight of a tick at most, in usual ticks."""
 ABOVE_FLOOR, RELIEF, MOST_ABOVE = 0.1, 0.2, 0.9
 """The plan above the floor is at least ABOVE_FLOOR of the allowed misses. Where the floor exceeds the allowed
 misses no fleet holds the SLO: then RELIEF of them more, and of the excess, for running to max would buy nothing; and at
@@ -56,11 +56,11 @@ class ErrorBudget:
     """Allowed misses overspent while in charge, in hours of them; negative where less was missed."""
 
     fast: float = 0.0
-    """Over about the last hour, -1 to 1."""
+    """Allowed misses overspent over about the last hour, in hours of them, -1 to 1."""
     slow: float = 0.0
-    """Over about the last day."""
+    """Allowed misses overspent over about the last day, in hours of them."""
     requests: float = 0.0
-    """Of about the last day, and the seconds in which they came."""
+    """Requests of about the last day, and the seconds in which they came."""
     seconds: float = 0.0
 
     def update(
@@ -75,7 +75,7 @@ class ErrorBudget:
         below_max: bool,
         params: Params,
     ) -> ErrorBudget:
-        """Add one tick. It counts by its requests, as the SLO does: over the `usual` ones, and over those of the day.
+        """The budget with one tick, weighed by its requests: over the `usual` ones, and over those of the day.
 
         The fast part answers for `carried`, the requests that met a load which a fleet can carry: an overload that
         nobody foresaw is not paid back with an hour of spare replicas. The slow part answers for `in_all`.
@@ -96,15 +96,15 @@ class ErrorBudget:
         return ErrorBudget(min(1.0, max(-1.0, fast)), min(most, max(least, slow)), requests, seconds)
 
     def fast_factor(self, params: Params) -> float:
-        """What the last hour leaves of the plan, 0.5 to 1. A quiet hour adds nothing: the next step needs it."""
+        """Factor of the last hour on the plan, 0.5 to 1. A quiet hour adds nothing: the next step needs it."""
         return min(1.0, max(FAST_LEAST, 1.0 - params.fast_gain * self.fast))
 
     def slow_factor(self, params: Params) -> float:
-        """What the last day makes of the plan, 0.7 to 1.29."""
+        """Factor of the last day on the plan, 0.7 to 1.29."""
         return min(SLOW_MOST, max(SLOW_LEAST, math.exp(-self.slow / params.slow_hours)))
 
     def allowance(self, *, allowed: float, floor: float, ratio: float, params: Params) -> float:
-        """The share of misses a fleet may be sized for: those of the floor, and a part of what is allowed above it.
+        """Share of misses that a fleet may be sized for: the floor, and a part of the allowed misses above it.
 
         `ratio` of misses observed to misses predicted.
         """

@@ -1,4 +1,4 @@
-"""What is remembered of a pool between two decisions, whole and in its lasting part."""
+"""The memory of a pool between two decisions, whole and in its lasting part."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ BIN = DEFAULT.recent_window
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The part that is learned slowly and outlives a restart, in the status of the resource (about 8 KiB)."""
+    """The part of the memory that is learned slowly and outlives a restart, kept in the status (about 8 KiB)."""
 
     at: float = 0.0
-    """Unix time in seconds of the last observation in it."""
+    """Unix time in seconds of the last observation in the profile."""
     fit: StepTimeFit = field(default_factory=StepTimeFit)
     saturation: Saturation = field(default_factory=Saturation)
     queue_in_ttft: QueueInTtft = field(default_factory=QueueInTtft)
@@ -40,19 +40,19 @@ class Profile:
     budget: ErrorBudget = field(default_factory=ErrorBudget)
     calibration: Calibration = field(default_factory=Calibration)
     learned: float = 0.0
-    """Seconds of observation that it rests on."""
+    """Seconds of observation that the profile rests on."""
     slo: tuple[float | None, float | None, float] | None = None
     """The SLO that curve and budget speak of: TTFT and TPOT in seconds, attainment."""
     at_gateway: bool = False
-    """Its TTFT is the client's."""
+    """Whether the SLO's TTFT is the client's."""
     busy: Busy = field(default_factory=Busy)
     vanished: Vanished | None = None
-    """The gateway's series were gone at 0 replicas."""
+    """The gateway's series that was gone at 0 replicas; None where none was."""
     kinds: Kinds = ()
-    """Of each target, where the pool has several; `fit` and `saturation` are then those of the reference."""
+    """Engines of each target; `fit` and `saturation` are those of the reference."""
     lost_caches: LostCaches = field(default_factory=LostCaches)
     reference: str = ""
-    """The target in whose replicas capacity is counted; empty where the pool has one."""
+    """Name of the target in whose replicas capacity is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,12 @@ class PastLoads:
         return PastLoads(tuple((begin, load * ratio) for begin, load in self.bins))
 
     def highest(self, since: float) -> float:
-        """Of the bins that reach beyond that time; 0 without any."""
+        """The highest load of the bins that reach beyond that time; 0 without any."""
         return max((load for begin, load in self.bins if begin + BIN > since), default=0.0)
 
 
 class Scored(NamedTuple):
-    """Requests of five minutes, and those late."""
+    """Requests of five minutes, and late requests among them."""
 
     begin: float
     """Unix time in seconds."""
@@ -93,7 +93,7 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """All that is remembered. A value: `decide` returns a new one and leaves the old as it was. It can be pickled."""
+    """The memory of a pool, a value: `decide` returns a new one and leaves the old as it was. It can be pickled."""
 
     profile: Profile = field(default_factory=Profile)
     since: float | None = None
@@ -102,29 +102,29 @@ class Memory:
     """Unix time in seconds of the last observation that showed traffic, or that there was none."""
     window: SampleWindow = field(default_factory=SampleWindow)
     samples: Mapping[str, Sample] = field(default_factory=dict)
-    """Each replica's last sample."""
+    """Last sample of each replica."""
     queues: tuple[float, ...] = ()
     """Requests in each engine's queue at the last observation; empty where they are not known."""
     looks: tuple[Look, ...] = ()
-    """At the queues, while the need is not known."""
+    """Looks at the queues, while the need is not known."""
     stuck: int = 0
     """Replicas that served nothing at the last observation while requests waited for them."""
     gateway_queue: Queue | None = None
-    """None where there is no gateway."""
+    """The gateway's queue; None where there is no gateway."""
     gateway_gauge: GatewayGauge | None = None
-    """What its queue showed, believed or not; likewise."""
+    """The gateway's queue gauge, believed or not; None where there is no gateway."""
     client: Counts | None = None
-    """None where the SLO is not judged at the gateway."""
+    """The client's TTFT as counted by the gateway; None where the SLO is not judged there."""
     client_unknown: str | None = None
     """Why the client's TTFT was not known at the last observation, where the SLO is judged by it."""
     ttft_inferred: bool = False
-    """As in the last observation."""
+    """`Observation.ttft_inferred` at the last observation."""
     demand: GatewayDemand | None = None
-    """None where the pool never goes to zero."""
+    """Demand at the gateway; None where the pool never goes to zero."""
     missing: str | None = None
     """A series that some sample lacked at the last observation."""
     damaged: str | None = None
-    """Figures of the last observation that no replica can make, and of which they were."""
+    """Figures of the last observation that no replica can make, with the replicas' names."""
     queue_unknown: str | None = None
     """Why the queue was not known at the last observation."""
     interval: float = 15.0
@@ -134,16 +134,16 @@ class Memory:
     ttft_tail: Tail = field(default_factory=Tail)
     tpot_tail: Tail = field(default_factory=Tail)
     score: tuple[Scored, ...] = ()
-    """Of the last hour, oldest first."""
+    """Requests and late requests of the last hour, oldest first."""
     recommendations: tuple[tuple[float, float], ...] = ()
     """(time, replicas worth keeping) of recent decisions, for the scale-down window."""
     past_loads: PastLoads = field(default_factory=PastLoads)
     penalty: float | None = None
-    """Of a miss, in replicas for the work that keeps one busy; None where it is to be found anew."""
+    """Penalty of a miss, in replicas for the work that keeps a replica busy; None where it is to be found."""
     penalty_until: float = 0.0
-    """Unix time in seconds up to which it is kept."""
+    """Unix time in seconds up to which the penalty is kept."""
     shortages: tuple[Shortage, ...] = ()
-    """Of each target."""
+    """Shortage of each target."""
     predicted_by: Curve | None = field(default=None, compare=False, repr=False)
     """The miss curve of the last decision. It follows from all the rest."""
 
@@ -187,14 +187,14 @@ class Memory:
         return max((entry[1] for entry in self.recommendations), default=0.0)
 
     def scale_down_window(self, pool: Pool) -> float:
-        """Seconds for which a fleet stays at what was recommended: two cold starts at least.
+        """Seconds for which a fleet stays at the recommended size: two cold starts at least.
 
         A replica that goes and comes back sooner has cost more than it saved.
         """
         return max(pool.params.scale_down_window, pool.params.scale_down_starts * self.horizon(pool))
 
     def idle_for(self, now: float) -> Reading:
-        """Seconds since a request was seen last, at the gateway or the engines, of a pool that may go to zero."""
+        """Seconds since the last request, at the gateway or the engines, of a pool that may go to zero."""
         return NEVER_ZERO if self.demand is None else self.demand.idle_for(now)
 
     def idle_after(self, pool: Pool) -> float:
@@ -213,7 +213,7 @@ class Memory:
         return self.idle(pool, now) or (self.demand is not None and self.demand.rested)
 
     def score_of_last_hour(self, now: float) -> tuple[Scored, ...]:
-        """The bins of the score that began in it."""
+        """The bins of the score that began in the last hour."""
         return tuple(entry for entry in self.score if entry.begin > now - HOUR)
 
     def in_other_units(self, ratio: float) -> Memory:

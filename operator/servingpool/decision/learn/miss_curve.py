@@ -68,23 +68,23 @@ BEYOND_PHYSICS = 12.0
 
 
 class Shape(NamedTuple):
-    """What the prior expects of knee and steepness."""
+    """Prior of knee and steepness."""
 
     knee_spread: float
     """Standard deviation of the knee, in log load."""
     steepness: float
     steepness_spread: float
-    """Standard deviation, in its logarithm."""
+    """Standard deviation of the logarithm of the steepness."""
 
 
 ESTIMATED = Shape(0.35, 8.0, 0.7)
-"""Where the load of a full replica follows from step times alone."""
+"""Prior where the load of a full replica follows from step times alone."""
 OBSERVED = Shape(0.2, 16.0, 0.4)
-"""Where replicas were seen full: requests wait only while all are, so the knee is close to that load, and steep."""
+"""Prior where replicas were seen full: requests wait only while all are, so the knee is close to that, and steep."""
 
 
 class _Grid(NamedTuple):
-    """What is the same for every pool. 2,048 cells: knees ascend, each with all steepnesses, each with all floors."""
+    """The grid, shared by all pools. 2,048 cells: knees ascend, each with all steepnesses, each with all floors."""
 
     floor: Array
     log_steepness: Array
@@ -93,7 +93,7 @@ class _Grid(NamedTuple):
     """(floors,)"""
     miss: Array
     log_miss: Array
-    """(bins, cells): a row per bin, so that those outside the late requests are never touched."""
+    """(bins, cells): a row per bin, so that bins without late requests are never touched."""
     log_hit: Array
     """(knees x steepnesses, bins), with the floor's part apart: a hit is (1 - floor) (1 - rise)."""
     log_hit_of_floor: Array
@@ -132,7 +132,7 @@ class Curve:
     about a quarter, so the requests of the next 4x are late too."""
 
     def cost(self, load: Array) -> Array:
-        """Share of misses, with those that follow an overload until its queue is gone: may exceed 1."""
+        """Share of misses at each load, with the misses until an overload's queue is gone: may exceed 1."""
         return self.at(load) + self.aftermath * np.maximum(0.0, load / self.limit - 1.0)
 
     def at(self, load: Array) -> Array:
@@ -182,11 +182,11 @@ class MissCurve:
         return MissCurve(tuple(counted), tuple(missed))
 
     def doubted(self, elapsed: float) -> MissCurve:
-        """After `elapsed` seconds in which the engine was not the one that the evidence is of."""
+        """The evidence after `elapsed` seconds with another engine than the evidence is of."""
         return self._faded(math.exp(-elapsed / DOUBT))
 
     def seen_no_worse(self, load: float, than: float, share: float) -> bool:
-        """Whether at this load, or a little more, no larger share was late `than` at that one, or a little less.
+        """Whether no larger share was late at this load, or a little more, `than` at that load, or a little less.
 
         False where too few requests met either load to tell of misses as rare as `share`.
         """
@@ -257,7 +257,7 @@ class MissCurve:
 
 
 FULL_KNEE_SHARE = 0.9
-"""Where the knee is expected, of a load of 1, where a replica was seen full and that is what limits it."""
+"""Expected knee, as a share of a load of 1, where a replica was seen full and its batch is the limit."""
 LOWEST_KNEE = float(KNEES[0])
 OVERLOAD = HIGHEST_KNEE = 1.0
 """The load of a full replica, beyond which queues grow without end. Misses beyond it are attributed to the load without
@@ -280,7 +280,7 @@ def posterior(evidence: MissCurve, pool: Pool, step: StepTime) -> Curve:
 
 
 def _most_floor(evidence: MissCurve, pool: Pool) -> float:
-    """The highest floor that may be believed: light load alone proves one with which no fleet holds the SLO.
+    """The highest floor that may be believed: light load alone proves a floor that breaks the SLO.
 
     Any may be where hardly a request was seen, for then the prior is all that is known; and where the gateway judges,
     for much of a miss there is beyond the engines, and no fleet size would prove it.
@@ -324,7 +324,7 @@ def enough_for(share: float) -> float:
 
 
 class LoadAttribution(NamedTuple):
-    """The loads that the requests counted in one tick have met."""
+    """Loads that the requests counted in one tick have met."""
 
     late: float
     on_time: float

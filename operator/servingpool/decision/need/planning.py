@@ -1,4 +1,4 @@
-"""From what is known of the pool to the raw need; with no replica, from what the gateway shows.
+"""The raw need of a pool, from its memory; with no replica, from the gateway's demand.
 
 With 0 replicas no engine is there to tell of demand. The gateway's series must: `GatewayMetrics.at_zero` and its queue.
 The last replica goes once that series was known, and showed no request, for `Pool.idle_after`. Unknown demand is never
@@ -39,7 +39,7 @@ def plan(
     *,
     unused: bool = False,
 ) -> Plan | Unknown:
-    """What the pool needs; Unknown with the reason where that is not known. `unused`: certainly nothing asks for it.
+    """The need; Unknown with the reason where it is not known. `unused`: certainly nothing asks for the pool.
 
     `frontier`: what may be had of its targets.
     """
@@ -117,7 +117,7 @@ def _unread(memory: Memory) -> Unknown:
 
 
 def _made_up_for(memory: Memory, *, unused: bool, asked: bool) -> int:
-    """Replicas that serve nothing while requests are in them: each is missing, whatever the load.
+    """Replicas to add for replicas that hold requests and serve nothing, whatever the load.
 
     While nothing is `asked` of any, one that serves is enough.
     """
@@ -125,13 +125,13 @@ def _made_up_for(memory: Memory, *, unused: bool, asked: bool) -> int:
 
 
 class Terms(NamedTuple):
-    """By what a fleet size is chosen."""
+    """Curve, allowance and penalty by which a fleet size is chosen."""
 
     curve: Curve
     allowance: float
     """Share of requests that may miss."""
     penalty: float
-    """Of a miss, in replicas."""
+    """Penalty of a miss, in replicas."""
 
 
 def _terms(pool: Pool, memory: Memory, step: StepTime, frontier: Frontier) -> Terms:
@@ -164,7 +164,7 @@ def backlog(engines: Iterable[float], gateway: Reading, *, work: float, horizon:
 
 
 def remembered(memory: Memory, pool: Pool, plan: Plan | Unknown, now: float) -> Memory:
-    """What the next decision is to know of this one."""
+    """The memory for the next decision."""
     begin = now - memory.scale_down_window(pool)
     recommendations = tuple(entry for entry in memory.recommendations if begin < entry[0] < now)
     if isinstance(plan, Unknown):
@@ -189,7 +189,7 @@ def _penalty_lasts(memory: Memory) -> float:
 
 
 def at_zero(observation: Observation, pool: Pool, memory: Memory, now: float, frontier: Frontier) -> AtZero | None:
-    """What to do while no replica serves because there were to be none; None at other times."""
+    """Replicas to request while the pool is at 0 on purpose, and why; None at other times."""
     demand = memory.demand
     if demand is None or demand.zero_at is None:
         return None

@@ -1,4 +1,4 @@
-"""From samples to what happened since the last observation, and what of it is believed.
+"""Observe: from samples to the increases since the last observation, and whether each figure is believed.
 
 In: an `Observation`, each replica's last sample, the step time as known. Out: a `CounterDelta`, the `SampleWindow` of
 twenty minutes with demand and lateness, an observation without gauges that nothing moves. Learns nothing.

@@ -1,4 +1,4 @@
-"""From cumulative samples to what happened since the last observation.
+"""From cumulative samples to the increases since the last observation.
 
 Counters restart with the engine, replicas come and go, scrapes are lost or repeated. Only here is that turned into sums
 over replicas for one interval, with the replica-seconds that they cover, so that everything after it divides one by the
@@ -61,23 +61,23 @@ from servingpool.decision.observe.samples import (
 from servingpool.decision.pool import Pool, Slo
 
 RATE_SCRAPES = 2.0
-"""A rate over one pair of scrapes swings with their phase."""
+"""Scrape intervals of a rate window at least: a rate over one pair of scrapes swings with their phase."""
 LEAST_TOKENS = 50.0
 """Decoded in an interval, below which their mean ITL is noise."""
 
 
 class EngineDelta(NamedTuple):
-    """What the engines of one target did in one interval: those of different targets have different speeds."""
+    """The work of one target's engines in one interval: engines of different targets have different speeds."""
 
     steps: tuple[Steps, ...] = ()
-    """Of each replica that decoded enough; of all as one where none did alone."""
+    """Mean step of each replica that decoded enough; of all replicas as one where none decoded enough alone."""
     prefills: tuple[Steps, ...] = ()
-    """Of each replica whose requests decoded hardly anything, where there are no steps. In a pool that prefills, these
-    come first, and then there are no steps."""
+    """Cost of a request on each replica that decoded hardly anything, where there are no steps. In a pool that
+    prefills, these come first, and then there are no steps."""
     full: tuple[Full, ...] = ()
-    """Of each replica for which requests had waited too long at both ends of the interval."""
+    """Work of each replica for which requests had waited too long at both ends of the interval."""
     most_running: float = 0.0
-    """Requests in the largest of their running batches; 0 where none is known."""
+    """Requests in the largest running batch; 0 where none is known."""
 
     @property
     def busiest(self) -> float:
@@ -86,18 +86,18 @@ class EngineDelta(NamedTuple):
 
 
 class CounterDelta(NamedTuple):
-    """What happened in one interval, over the replicas that could be read twice."""
+    """Increases of one interval, over the replicas that could be read twice."""
 
     sums: tuple[float, ...]
-    """Increase of each figure, and those in the sums alone."""
+    """Increase of each figure over the replicas, by the places of `samples`."""
     covered: float
     """Replica-seconds that `sums` cover, in replicas of the reference target."""
     engines: Mapping[str, EngineDelta]
-    """By target: one where the pool has one."""
+    """Work of the engines, by target."""
     waits: tuple[Wait, ...]
-    """Of each replica that began to serve requests, shows its queue, and counts TTFT at the first token."""
+    """Waits at each replica that began to serve requests, shows its queue, and counts TTFT at the first token."""
     queue_excluded: bool
-    """Some replica's TTFT histogram is known not to show the queue."""
+    """Whether the TTFT histogram of some replica is known not to show the queue."""
     stuck: int
     """Replicas that serve nothing while requests wait for them."""
     running: Reading
@@ -105,45 +105,45 @@ class CounterDelta(NamedTuple):
     waiting: Reading
     """Requests queued in engines and at the gateway."""
     queues: tuple[float, ...]
-    """Those in each ready replica's engine; empty where they are not known."""
+    """Requests in each ready replica's queue; empty where they are not known."""
     gateway: Reading
-    """Those at the gateway."""
+    """Requests queued at the gateway."""
     gateway_queue: Queue | None
-    """None where there is no gateway."""
+    """The gateway's queue; None where there is no gateway."""
     client: Counts | None
-    """The client's TTFT as the gateway counted it; None where the SLO is not judged there, or it has not told yet."""
+    """The client's TTFT as the gateway counted it; None where the SLO is not judged there or nothing was told yet."""
     client_unknown: str | None
     """Why the client's TTFT is not known, where the SLO is judged by it."""
     coverage: float
     """Share of the ready replicas whose sample was whole, 0 to 1; 0 where none is ready."""
     samples: Mapping[str, Sample]
-    """Per replica, to compare the next ones with."""
+    """Samples by replica, to compare the next samples with."""
     buckets: Buckets
     interval: float | None
     """Seconds between two scrapes of a replica; None where no replica was scraped again."""
     missing: str | None
-    """A series that a sample lacks; None where none is missing."""
+    """Name of a series that a sample lacks; None where no series is missing."""
     damaged: Mapping[str, str] = MappingProxyType({})
-    """By replica, figures that no replica can make."""
+    """Figures that no replica can make, by replica."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """One replica's interval."""
+    """The interval of one replica."""
 
     target: str
     before: Queue | None
     now: Queue | None
     seconds: float
     increase: Sequence[float]
-    """Of each figure."""
+    """Increase of each figure."""
     step: Steps | None
-    """None where it decoded too little, or its engine restarted."""
+    """Mean step; None where too little was decoded, or the engine restarted."""
     restarted: bool
     tells: bool
-    """Its TTFT histogram may tell of the wait in `before` and `now`: counted at the first token, by the same engine."""
+    """Whether the TTFT histogram may tell of the wait: counted at the first token, by the same engine."""
     grew: bool
-    """Its batch is larger than at the scrape before, so that it had room."""
+    """Whether the batch is larger than at the scrape before, so that it had room."""
 
     def stuck(self, after: float) -> bool:
         """Whether nothing was served while the next request waited for longer than `after` seconds."""
@@ -165,16 +165,16 @@ class _Served:
 
 
 class _Read(NamedTuple):
-    """The replicas' metrics of one observation, as far as they are believed."""
+    """Metrics of the replicas of one observation, as far as they are believed."""
 
     samples: dict[str, Sample]
-    """To compare the next ones with."""
+    """Samples by replica, to compare the next samples with."""
     serving: list[ReplicaMetrics]
-    """Unknown in place of gauges that are not believed."""
+    """Metrics of the ready replicas, with Unknown in place of gauges that are not believed."""
     pairs: list[tuple[ReplicaMetrics, Sample, Sample | None, bool]]
-    """Those that count, each with the sample to compare it with, and whether the engine restarted since."""
+    """Metrics that count, each with its sample, the sample before, and whether the engine restarted in between."""
     damaged: dict[str, str]
-    """By replica, what no replica can have shown."""
+    """Figures that no replica can have shown, by replica."""
 
 
 def diff_counters(
@@ -277,7 +277,7 @@ def _read(
     full_from: Mapping[str, float],
     known: Usual,
 ) -> _Read:
-    """What of the replicas' metrics is believed."""
+    """The replicas' metrics, as far as they are believed."""
     longest, found = pool.params.longest_gap, _Read({}, [], [], {})
     for one in shown:
         before, metrics, restarted = previous.get(one.replica), one, False
@@ -317,7 +317,7 @@ def _engine(
     *,
     short: bool,
 ) -> EngineDelta:
-    """What the engines of one target did, of those that `served` with their waits at both ends."""
+    """The work of one target's engines, from the waits of all replicas at both ends."""
     waits = [each for each in waits if each[0].target == target]
     served = [one for one, _, _ in waits]
     steps = [one.step for one in served if one.step is not None]
@@ -349,7 +349,7 @@ def _engine(
 def _whole(
     observation: Observation, slo: Slo, ready: Container[str], previous: Mapping[str, Sample]
 ) -> tuple[list[ReplicaMetrics], str | None]:
-    """The whole samples of ready replicas, and a series that another one lacks."""
+    """Whole samples of ready replicas, and the name of a series that another sample lacks."""
     found = () if isinstance(observation.metrics, Unknown) else observation.metrics
     serving, missing = [], None
     for metrics in found:
@@ -389,7 +389,7 @@ def mean_step(increase: Sequence[float], seconds: float) -> Steps | None:
 
 
 def mean_prefill(increase: Sequence[float], seconds: float, *, short: bool = False) -> Steps | None:
-    """What a request costs where hardly any token is decoded; None where it is not known.
+    """Cost of a request where hardly any token is decoded; None where it is not known.
 
     None is by embeddings or a prefill engine, a few are by `short` answers, see `ShortAnswers`. An engine that serves
     one after the other, or all a bit at a time, makes a request that takes W take T = W / (1 - load) on the way from
@@ -435,7 +435,7 @@ def _gauge(readings: list[Reading], share: float) -> Reading:
 def _queues(
     serving: Sequence[ReplicaMetrics], ready: Sequence[Replica], previous: Mapping[str, Sample], longest_gap: float
 ) -> tuple[float, ...] | Unknown:
-    """Requests in each engine's queue; Unknown where one lacks what others expose, for queues are not alike.
+    """Requests in each engine's queue; Unknown where an engine lacks the gauge that others expose.
 
     Of a replica without a sample now the last one counts, and one that has turned Ready since has had no time to queue:
     with each taken for the mean of the others, 8,279 requests on three replicas became 16,618 as soon as seven more
@@ -528,5 +528,5 @@ def _late_by_queue(
 
 
 def _full(one: _Served, *, room: bool) -> Full:
-    """What a full replica did."""
+    """The work of a full replica."""
     return Full(room, one.seconds, one.increase[BEGUN], one.increase[GENERATED], one.increase[ITL_SUM])

@@ -31,18 +31,18 @@ class Misses:
 
 @dataclass(frozen=True, slots=True)
 class LatencyCount:
-    """Observations split at an SLO bound, as far as the buckets can tell."""
+    """Observations of a histogram, split at an SLO bound as far as the buckets can tell."""
 
     within: float = 0.0
-    """In a bucket wholly at or under the bound."""
+    """Observations in a bucket wholly at or under the bound."""
     straddling: float = 0.0
-    """In the one bucket that the bound cuts in two."""
+    """Observations in the bucket that the bound cuts in two."""
     late: float = 0.0
-    """In a bucket wholly above it."""
+    """Observations in a bucket wholly above the bound."""
 
     @classmethod
     def split(cls, total: float, within: float, up_to: float) -> LatencyCount:
-        """From cumulative counts: all, up to the lower and up to the upper end of the bucket that holds the bound."""
+        """The split by cumulative counts: all, up to the lower and up to the upper end of the bound's bucket."""
         return cls(within, max(0.0, up_to - within), max(0.0, total - up_to))
 
     @property
@@ -113,14 +113,14 @@ Cumulative = tuple[tuple[float, ...], tuple[float, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """A histogram of about the last five minutes, and each replica's last one to take the next difference with."""
+    """A histogram of about the last five minutes, with each replica's last counts to take the next difference with."""
 
     bounds: tuple[float, ...] = ()
     counts: tuple[float, ...] = ()
     previous: Mapping[str, Cumulative] = field(default_factory=dict)
 
     def update(self, histograms: Mapping[str, Histogram], *, elapsed: float, memory: float) -> Tail:
-        """Add what each replica observed since it was last read. A replica that was not read begins anew.
+        """The tail with what each replica observed since it was last read. A replica that was not read begins anew.
 
         `memory`: seconds after which an observation counts 1/e.
         """
@@ -164,7 +164,7 @@ class Tail:
 
 
 def _common(layouts: Collection[tuple[float, ...]]) -> tuple[float, ...]:
-    """Bounds for replicas with these: all that there are, up to the last finite one that each replica reaches."""
+    """Bounds that suit all these layouts: every bound, up to the last finite bound that each replica reaches."""
     if len(layouts) <= 1:
         return next(iter(layouts), ())
     end = min(_last(bounds) for bounds in layouts)

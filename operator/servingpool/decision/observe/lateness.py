@@ -1,4 +1,4 @@
-"""Which requests missed the SLO, by the witness that is believed.
+"""Requests that missed the SLO, by the source that is believed.
 
 Two witnesses tell of late first tokens: the TTFT histogram and the length of the queue. The histogram excludes the
 queue if the engine counts TTFT from admission, or if a gateway before the engine queues. Then the length of the queue
@@ -29,7 +29,7 @@ ANY = Bucket()
 
 
 class Witness(StrEnum):
-    """Who tells of late first tokens."""
+    """Source that tells of late first tokens."""
 
     GATEWAY = "gateway's TTFT histogram"
     HISTOGRAM = "TTFT histogram"
@@ -38,7 +38,7 @@ class Witness(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Lateness:
-    """Judges the requests of a window."""
+    """Judge of the requests of a window."""
 
     window: SampleWindow
     queue_excluded: bool
@@ -50,7 +50,7 @@ class Lateness:
         return max(1.0, self.window.last(KEPT_SECONDS).total(BEGUN) / max(told.total, 1.0))
 
     def _first_tokens(self, part: Slice) -> Misses:
-        """Requests that got their first token, and those late, by the witness that is believed."""
+        """Requests that got their first token, and late requests among them, by the source that is believed."""
         bound, pooled = self.pool.slo.time_to_first_token, self.window.last(self.pool.params.mean_window)
         if self.believed is Witness.GATEWAY:
             told = part.client_first_tokens.misses(pooled.client_first_tokens, self.window.buckets.client, bound)
@@ -69,13 +69,13 @@ class Lateness:
 
     @property
     def believed(self) -> Witness:
-        """Whom to believe now."""
+        """The source that is believed now."""
         if self.pool.slo.at_gateway:
             return Witness.GATEWAY
         return Witness.QUEUE if self.queue_excluded else Witness.HISTOGRAM
 
     def missed(self, part: Slice, *, output_tokens: bool = True) -> Misses:
-        """Requests of a part of the window and how many broke either bound, or that of the first token only.
+        """Requests of a part of the window, and those that broke either bound, or that of the first token only.
 
         Only the two marginals are exposed. They are joined as if independent: that errs towards too many misses, by
         less than their product, where the same requests break both. A request counts when it gets its first token:
@@ -88,7 +88,7 @@ class Lateness:
         return Misses(max(first.requests, late), late)
 
     def _slow(self, part: Slice, bound: float | None) -> Misses:
-        """Requests that ended, and those whose tokens came too slowly."""
+        """Requests that ended, and requests among them whose tokens came too slowly."""
         count = part.finished
         if bound is None:
             return Misses(count.total, 0.0)
@@ -102,7 +102,7 @@ class Lateness:
 
     @cached_property
     def _tpot_by_token(self) -> bool:
-        """The TPOT histogram counts tokens: the late share of tokens is not that of requests."""
+        """Whether the TPOT histogram counts tokens: the late share of tokens is not that of requests."""
         kept = self.window.last(KEPT_SECONDS)
         return kept.finished.total > BY_TOKEN * kept.total(BEGUN) + LEAST_REQUESTS
 
@@ -129,7 +129,7 @@ class Queues(NamedTuple):
         since: float,
         standing: Container[str] = (),
     ) -> Queues:
-        """Shown after `since`, Unix time in seconds. A replica that fails its probe because it is full has one.
+        """Queues shown after `since`, Unix time in seconds; also of a replica that fails its probe because it is full.
 
         One that is `standing` still has none that is believed.
         """
@@ -140,7 +140,7 @@ class Queues(NamedTuple):
 
     @property
     def longest_wait(self) -> float:
-        """Seconds that the request has waited which has waited longest, at a replica and the gateway."""
+        """Seconds that the longest-waiting request has waited, at a replica and at the gateway."""
         at_gateway = 0.0 if self.gateway is None else self.gateway.wait
         return at_gateway + max((queue.wait for queue in self.engines), default=0.0)
 

@@ -1,4 +1,4 @@
-"""Whether one replica can have done what its figures say happened between two scrapes.
+"""Whether one replica can have counted these figures between two scrapes.
 
 One damaged figure in one scrape, such as 10^12 prompt tokens or a queue of 2^64 - 1, ordered the whole max for hours.
 An engine's figures move together: who begins requests counts their prompts, who generates tokens counts their steps.
@@ -38,17 +38,13 @@ from servingpool.decision.observe.samples import (
 from servingpool.decision.params import DAY
 
 FAR = 8.0
-"""Times what the next figure says, from which on one is doubted."""
-OFTEN = 3.0
-"""Times the usual rate, up to which nothing is looked at twice."""
+"""Ratio of a figure to the next highest, from which on the figure is doubted."""
+PACE = 2.0
+"""Ratio, to the usual rate and to the learned pace of work and steps, up to which no figure is doubted."""
 SLACK = 16.0
-"""Requests beyond that: what few requests do is chance."""
-BUSY = 2.0
-"""Seconds of work that a replica does in a second at most, by the step times that were learned."""
-QUICKER = 4.0
-"""Times as fast as steps without work were learned to be."""
+"""Requests by which a figure may exceed the usual: few requests vary by chance."""
 MOST_REQUESTS = 1000.0
-"""Requests/s of one replica."""
+"""Requests/s that a replica serves at most."""
 
 NAMES = {
     TTFT_COUNT: "requests with a first token",
@@ -62,46 +58,46 @@ NAMES = {
     TTFT_SUM: "seconds to first tokens",
 }
 COUNTED_TOGETHER = (TTFT_COUNT, PROMPTS, ITL_COUNT, GENERATED)
-"""Each moves with each request, and none of them is derived from another."""
+"""Figures that move with each request, none of them derived from another."""
 BESIDE = (BEGUN, TPOT_COUNT, REJECTED)
-"""Move with requests too, some at other times of theirs; not all engines have them."""
+"""Figures that move with requests too, some at other times; not all engines have them."""
 NEVER_FALL = itemgetter(TTFT_LOWER, TTFT_UPPER, TTFT_SUM, TPOT_LOWER, TPOT_UPPER, ITL_SUM)
-"""Besides `samples.COUNTERS`: without a restart."""
+"""Figures besides `samples.COUNTERS` that never fall without a restart."""
 DERIVED = itemgetter(BEGUN, CACHED, REJECTED)
-"""May fall by a little: some engines tell them as a difference."""
+"""Figures that may fall by a little: some engines tell them as a difference."""
 
 
 @dataclass(frozen=True, eq=False)
 class Usual:
-    """What the requests and replicas of a pool show usually: in the last twenty minutes."""
+    """Usual figures of a pool's requests and replicas: those of the last twenty minutes."""
 
     sums: Sequence[float] = ()
-    """Of each figure, over all replicas."""
+    """Sum of each figure over all replicas."""
     requests: float = 0.0
-    """First tokens; 0 where too few came to tell what is usual."""
+    """First tokens; 0 where too few came to tell the usual."""
     covered: float = 0.0
     """Replica-seconds."""
     most_running: Callable[[], float] = lambda: math.inf
     """Most requests that were seen in all running batches."""
     step: Callable[[], StepTime | None] = lambda: None
-    """None while it is not known."""
+    """Gives the learned step time; None while it is not known."""
     _most: dict[float, list[float]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def rate(self) -> float:
-        """Requests/s that one replica served on average."""
+        """Requests/s of a replica on average."""
         return self.requests / self.covered if self.requests > 0.0 else 0.0
 
     @cached_property
     def each(self) -> tuple[float, ...]:
-        """Of each figure for one request; empty where that is not known."""
+        """Each figure over the requests; empty where the usual is not known."""
         return tuple(figure / self.requests for figure in self.sums) if self.requests > 0.0 else ()
 
     def often(self, seconds: float) -> list[float]:
-        """Of each figure, what one replica may show in so many seconds without a second look."""
+        """Increase of each figure that a replica may show in so many seconds without being examined."""
         most = self._most.get(seconds)
         if most is None:
-            part = OFTEN * seconds / self.covered + SLACK / self.requests if self.requests > 0.0 else 0.0
+            part = PACE * seconds / self.covered + SLACK / self.requests if self.requests > 0.0 else 0.0
             most = self._most[seconds] = [part * figure for figure in self.sums]
         return most
 
@@ -110,7 +106,7 @@ NOTHING_USUAL = Usual()
 
 
 def damaged(now: Sample, before: Sample, known: Usual) -> str | None:
-    """What a replica cannot have counted between two samples; None where it may. It did not restart meanwhile."""
+    """Figure, in words, that a replica cannot have counted between two samples without a restart; else None."""
     figures, old = now.figures, before.figures
     if _crossed(figures):
         return "more in a bucket of a histogram than in all of it"
@@ -147,7 +143,7 @@ def _crossed(figures: Sequence[float]) -> bool:
 
 
 def _shorter_than_their_buckets(increase: Sequence[float], now: Sample, before: Sample) -> bool:
-    """Whether first tokens took less time in all than those that were late did, by more than one of them.
+    """Whether first tokens took less time in all than the late requests alone did, by more than one request.
 
     So a count that is too high by a few shows, though no more than usual came: its requests would all be late.
     """
@@ -169,7 +165,7 @@ def _impossible(increase: Sequence[float], now: Sample, before: Sample, seconds:
 
 
 def _beyond_others(increase: Sequence[float], now: Sample, before: Sample, known: Usual, seconds: float) -> int | None:
-    """The figure that says far more requests than each of the others."""
+    """The figure that says far more requests than each of the other figures."""
     if not known.each:
         return None
     told = [(increase[one] / known.each[one], one) for one in COUNTED_TOGETHER if known.each[one] > 0.0]
@@ -195,22 +191,22 @@ def _beyond_time(increase: Sequence[float], now: Sample, before: Sample, known: 
     """The figure that says more work than there was time for."""
     if increase[TTFT_SUM] > DAY * (increase[TTFT_COUNT] + 1.0):
         return TTFT_SUM
-    if increase[ITL_SUM] > BUSY * seconds * max(LARGEST_BATCH, now.held, before.held):
+    if increase[ITL_SUM] > PACE * seconds * max(LARGEST_BATCH, now.held, before.held):
         return ITL_SUM  # each request of a batch waits for one token at a time
     step = known.step()
     if step is None:
         return PROMPTS if increase[PROMPTS] > LONGEST_PROMPT * (increase[TTFT_COUNT] + 1.0) else None
-    if increase[ITL_COUNT] * step.base > QUICKER * (increase[ITL_SUM] + seconds):
+    if increase[ITL_COUNT] * step.base > PACE * (increase[ITL_SUM] + seconds):
         return ITL_COUNT
     prefill = step.per_prefill_token * (increase[PROMPTS] - increase[CACHED])
     decode = step.per_request * increase[ITL_COUNT]
-    if max(prefill, decode) <= BUSY * seconds:
+    if max(prefill, decode) <= PACE * seconds:
         return None
     return PROMPTS if prefill > decode else ITL_COUNT
 
 
 def compared_with(now: Sample, before: Sample, known: Usual) -> tuple[Sample, str | None]:
-    """The sample to compare `now` with; or the one before with why `now` is not believed, and is left out.
+    """The sample to compare `now` with; or the sample before, with the reason why `now` is left out.
 
     No counter fell. What the next scrape says too is believed: counted from the doubted one on, if it says that one
     figure jumped; from the one before, if all that happens since is more than the pool has ever shown.
