@@ -123,7 +123,7 @@ class SeveralTargets(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two fleets; a figure is None where the record does not have it."""
+    """Figures of one of the two fleets; None where the record does not have a figure."""
 
     replica_hours: float
     gpu_hours: float | None
@@ -137,9 +137,9 @@ class Comparison:
     """Both fleets over the time in which both are known."""
 
     seconds: float
-    """In which both are known."""
+    """Seconds in which both are known."""
     asked: float
-    """Seconds that were asked for."""
+    """Seconds of the asked time."""
     judged: float
     """Share of the requests of which both attainments are known."""
     objective: float | None
@@ -147,13 +147,13 @@ class Comparison:
     recommended: Side
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: camelCase would be a second vocabulary, so the names are those of the fields."""
+        """Fields for JSON, by the names of the fields: camelCase would be a second vocabulary."""
         return asdict(self)
 
 
 @dataclass(slots=True)
 class _Sums:
-    """One fleet, summed over the steps."""
+    """Sums of a fleet over the steps."""
 
     replicas: float = 0.0
     gpus: float = 0.0

@@ -42,7 +42,7 @@ FUTURE = 60.0
 
 
 class Exit(IntEnum):
-    """What the exit codes mean."""
+    """Exit codes of the command."""
 
     EXPLAINED = 0
     NOT_FOUND = 1
@@ -172,7 +172,7 @@ def _explained(status: Status, slo: Slo | None, decision: LastDecision) -> list[
 
 
 def _roles(roles: Iterable[RoleStatus]) -> Iterator[RenderableType]:
-    """Each role's own way from the need to its replicas."""
+    """Each role's steps from the need to its replicas."""
     for one in roles:
         if one.last_decision is not None:
             yield Text(one.role.value, style="bold")
@@ -199,7 +199,7 @@ def _steps(decision: LastDecision, replicas: int | None) -> Table:
 
 
 def _targets(targets: Iterable[TargetStatus]) -> Table:
-    """Each of several targets. Need, limits and forecast are counted in replicas of the one with speed 1."""
+    """Table of the targets. Need, limits and forecast are counted in replicas of the target with speed 1."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("target", overflow="fold")
     for name in ("requested", "ready", "desired", "speed", "cold start"):
@@ -253,7 +253,7 @@ def _figures(status: Status, slo: Slo | None) -> Table:
 
 
 def _compare(row: Callable[..., None], status: Status, cost: Cost) -> None:
-    """What the fleet costs, and what its traffic would cost at the hosted price."""
+    """Cost of the fleet, and of its traffic at the hosted price."""
     row("cost", _dollars(cost.dollars_per_hour), " per hour")
     if cost.compared_to is None:
         return

@@ -41,7 +41,7 @@ COMMANDS = {
     "replicas, a replayed trace.",
     "crd": "Print the CustomResourceDefinitions.",
 }
-"""Each command and the first sentence of its docstring, in the order of --help."""
+"""First sentence of each command's docstring, in the order of --help."""
 MODULES = {"release": "adopt", "resume": "pause"}
 """Module of a command whose module has another name."""
 NO_FILES = ":4"
@@ -49,7 +49,7 @@ NO_FILES = ":4"
 
 
 class Lazy(Commands):
-    """Lists what `COMMANDS` says of a command, and imports the one that is called."""
+    """Group of commands that lists `COMMANDS` and imports only the called command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The name, the command and the arguments that are left."""

@@ -1,4 +1,4 @@
-"""The one way to the terminal. Names, labels and messages are what strangers wrote: they must not steer it.
+"""The only way to the terminal. Names, labels and messages are strangers' texts: they must not steer it.
 
 `tests/unit/cli/test_output.py` fails where a command prints in another way.
 """
@@ -59,7 +59,7 @@ def _in_json(one: str) -> str:
 
 
 class Commands(TyperGroup):
-    """All commands. What typer itself says of wrong input quotes that input: without controls, too."""
+    """Group of all commands. typer's own words on wrong input quote that input: without controls, too."""
 
     def make_context(self, *args: Any, **options: Any) -> Any:
         """Parse what is common to all commands."""

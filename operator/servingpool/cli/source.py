@@ -1,4 +1,4 @@
-"""Which Prometheus a command asks, whether the two clocks agree, and what is said where it does not answer."""
+"""The Prometheus that a command asks, whether the two clocks agree, and the message where it does not answer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def chosen(config: Path | None, prometheus: str | None, backend: str) -> tuple[O
 
 
 def backend_of(found: OperatorConfig, prometheus: str | None, backend: str) -> BackendConfig:
-    """The one of this name; of a URL there is one alone."""
+    """The backend of this name; of a URL there is only one."""
     one = found.backends[0] if prometheus else next((b for b in found.backends if b.name == backend), None)
     if one is None:
         wrong(f"--backend must be one of {', '.join(each.name for each in found.backends)}, got '{backend}'")
@@ -47,7 +47,7 @@ def backend_of(found: OperatorConfig, prometheus: str | None, backend: str) -> B
 
 
 def settings(config: Path | None, prometheus: str | None) -> OperatorConfig:
-    """The configuration, with the Prometheus of this URL alone where there is one."""
+    """The configuration, with only the Prometheus of this URL where a URL is given."""
     try:
         if prometheus is None and config is not None:
             return load(config)
@@ -79,7 +79,7 @@ def now(source: BackendConfig) -> float:
 
 
 def unavailable(reason: str, source: BackendConfig) -> str:
-    """What is wrong with a Prometheus, where it is, and what to do."""
+    """Sentences on a Prometheus that fails: the fault, its address, the remedy."""
     refused = any(f"HTTP {code}" in reason for code in (401, 403))
     advice = (
         "Give its credentials by --config FILE, without --prometheus"

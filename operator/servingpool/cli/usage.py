@@ -1,4 +1,4 @@
-"""What the commands share: checks of what a person gives."""
+"""Shared checks of options and arguments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def span(option: str, text: str, least: str, most: str) -> float:
 
 
 def _seconds(text: str) -> float | None:
-    """None where it is no duration."""
+    """Seconds of a duration; None where the text is no duration."""
     from servingpool.api.duration import parse  # brings pydantic, which `get` does not need
 
     found = _DAYS.fullmatch(text)

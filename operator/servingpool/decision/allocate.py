@@ -197,7 +197,7 @@ class Fleet:
         return Frontier(tuple(wide))
 
     def _offers(self, *, zero: bool = False) -> tuple[Offer, ...]:
-        """What may be had of each target now; `zero`: down to none, whatever the bases."""
+        """Replicas of each target that can be had now; `zero`: down to none, whatever the bases."""
         growing = [line for line in self.lines if not line.absent and line.requested < line.target.most]
         known = any(line.proven and line.weight > 0.0 for line in growing)
         return tuple(self._offer(line, known=known, zero=zero) for line in self.lines)
@@ -337,7 +337,7 @@ class Fleet:
         return limited
 
     def _in_steps(self, order: list[int], limited: Limited) -> Limited:
-        """At most `max_change` replicas more in all, and at most as many fewer."""
+        """The split with at most `max_change` replicas more in all, and at most as many fewer."""
         if self.max_change == math.inf:
             return limited
         most, wanted = int(self.max_change), list(order)
@@ -358,7 +358,7 @@ class Fleet:
         return limited.at_most(left, LimitName.MAX_CHANGE, most=most)
 
     def _capacity(self, order: Sequence[int]) -> float:
-        """Of so many replicas of each target."""
+        """Capacity of so many replicas of each target."""
         return math.fsum(line.weight * count for line, count in zip(self.lines, order, strict=True))
 
 

@@ -45,10 +45,10 @@ class Holding:
         draining: Mapping[str, int],
         now: float,
     ) -> Holding:
-        """The holding after another look.
+        """The holding after another look at the pods of the target.
 
-        `replicas`: those that stand, each with the GPUs of its pods by uid. `per`: GPUs of a whole replica, of `size`
-        pods. `runs` tells whether a pod seen before still holds its node. `draining`: pods that are being deleted.
+        `replicas`: the existing replicas, each as GPUs by uid of its pods. `per`: GPUs of a whole replica of `size` pods.
+        `runs` tells whether a pod seen before still holds its node. `draining`: pods that are being deleted.
         `now` is Unix time in seconds.
         """
         standing = {uid for pods in replicas for uid in pods}

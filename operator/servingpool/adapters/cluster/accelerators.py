@@ -19,7 +19,7 @@ OF_VENDORS = re.compile(
     r"nvidia\.com/mig-.*|gpu\.intel\.com/(i915|xe|millicores|memory|tiles)(\..*)?"
     r"|amd\.com/[a-z]+_nps[0-9]+|rebellions\.ai/.*|furiosa\.ai/.*|(.*\.)?iluvatar\.ai/.*|metax-tech\.com/v(core|memory)"
 )
-"""Names without such a word."""
+"""Vendors' resource names without such a word."""
 ATTRIBUTE = re.compile(r".*(?<!neuron)(mem|memory|cores?|percent|percentage|ratio)|tiles")
 """A word that makes it an attribute. `neuroncore` is a part of a device, and counted."""
 PERCENT = re.compile(

@@ -29,7 +29,8 @@ RANKS = ("--data-parallel-size", "-dp", "--dp", "--dp-size")
 
 
 Words = list[str] | None
-"""None: they are longer than anyone writes. Reading megabytes would stop the operator for all."""
+"""Words of a command line; None where they are longer than anyone writes. Reading megabytes would stop the operator for
+all."""
 
 
 def words_of(containers: Iterable[Raw]) -> list[Words]:

@@ -27,7 +27,7 @@ MARKS = (
     ("labels", "helm.toolkit.fluxcd.io/name", "Flux HelmRelease"),
     ("annotations", "meta.helm.sh/release-name", "Helm release"),
 )
-"""Where a tool marks what it manages, and what it calls that."""
+"""Labels and annotations by which tools mark the objects that they manage, with the tools' names."""
 SCALERS = {FIELD_MANAGER, "kube-controller-manager", "keda", "keda-operator", "servingpool-cli"}
 """Field managers that set replicas as autoscalers do."""
 

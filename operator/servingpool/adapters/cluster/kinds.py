@@ -62,7 +62,7 @@ ADAPTERS: Mapping[Sort, str] = {
     ("nvidia.com", "DynamoGraphDeployment"): "DynamoGraphDeploymentScalingAdapter",
     ("nvidia.com", "DynamoComponentDeployment"): "DynamoGraphDeploymentScalingAdapter",
 }
-"""Of an object that sets the replicas of its workloads, the kind through which others may."""
+"""Kind through which others may set replicas, for objects that set the replicas of their workloads."""
 SCALABLE_PARENTS = frozenset(
     {
         DEPLOYMENT,

@@ -28,7 +28,7 @@ IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PLAIN = frozenset(
     {"client-certificate", "client-certificate-data", "client-key", "client-key-data", "token", "tokenFile"}
 )
-"""What a user may have that is read here."""
+"""Fields of a user that are read here."""
 Entry = dict[str, Any]
 
 
@@ -76,7 +76,7 @@ def unusable(what: str) -> ClusterError:
 
 
 def choose(kubeconfig: str | None, context: str | None) -> Chosen | None:
-    """The context of this name, or else the current one. None where there is no kubeconfig and none is asked for.
+    """The context of this name, or the current context. None where no kubeconfig exists and none is asked for.
 
     ClusterError where a kubeconfig that is asked for is not there, or says nothing that can be used.
     """
@@ -221,7 +221,7 @@ def _plain(chosen: Chosen, folder: Path) -> Credentials:
 
 
 def _by_client(chosen: Chosen) -> Credentials:
-    """As the Kubernetes client finds them, with a program that renews a token."""
+    """Credentials as the Kubernetes client finds them, with a program that renews a token."""
     from kubernetes.client import Configuration  # noqa: PLC0415, rare and slow
     from kubernetes.config import ConfigException, kube_config  # noqa: PLC0415
 

@@ -172,7 +172,7 @@ class Election:
                 return
 
     async def _soon(self, request: Coroutine[Any, Any, T]) -> T:
-        """Its answer, within half the deadline: a connection that died silently leaves time for another try."""
+        """Answer within half the deadline: a connection that died silently leaves time for another try."""
         async with asyncio.timeout(self._terms.deadline / 2):
             return await request
 

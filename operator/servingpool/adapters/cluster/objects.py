@@ -44,7 +44,7 @@ class TargetKey(NamedTuple):
         return self.group, self.kind
 
     def __str__(self) -> str:
-        """Such as `Deployment vllm`."""
+        """Kind and name, such as `Deployment vllm`."""
         return f"{self.kind} {self.name}"
 
 
@@ -56,14 +56,15 @@ LABELS_TOO_LONG = f"labels: longer than {input_limits.LABELS} characters"
 ENDED = frozenset({"Succeeded", "Failed"})
 """Phases of a pod that has ended."""
 REPLICAS = ("spec", "replicas")
-"""Where most kinds keep what is ordered."""
+"""Path of the requested replicas in most kinds."""
 FIELD_MANAGER = "servingpool-operator"
 """Our name in what the API server keeps of who wrote which field."""
 NOBODY = frozenset({"", "ancient-changes", "before-first-apply"})
 """Names that the API server gives itself: to a writer without a name, to all but the last ten that updated an object,
 and to those before the first server-side apply. They are no program, and no longer tell which one it was."""
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-"""Of the ready pods of a ReplicaSet that shrinks, those with the lower cost go first; 0 without it."""
+"""Annotation of a pod's deletion cost: of a shrinking ReplicaSet's ready pods, the cheaper ones go first; 0 without
+it."""
 # As the ReplicaSet controller reads it (GetDeletionCostFromPodAnnotations): "+10", "008" and "1.5" are none.
 COST = re.compile(r"0|-[0-9]{1,10}|[1-9][0-9]{0,9}")
 LOWEST_COST, HIGHEST_COST = -(2**31), 2**31 - 1
@@ -71,12 +72,12 @@ LOWEST_COST, HIGHEST_COST = -(2**31), 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Setter:
-    """Who has set a field, and when."""
+    """A program that set a field, with the time."""
 
     program: str
     """The field manager's name."""
     at: str
-    """As the API server writes it, to the second."""
+    """Time of the write as the API server has it, to the second."""
 
 
 class Parent(NamedTuple):
@@ -86,7 +87,7 @@ class Parent(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        """Such as `InferenceService 'llama'`."""
+        """Kind and name, such as `InferenceService 'llama'`."""
         return f"{self.sort[1]} '{self.name}'"
 
 
@@ -97,38 +98,38 @@ class Workload:
     key: TargetKey
     uid: str
     generation: int
-    """Rises with each change of the spec."""
+    """Generation of the object: it rises with each change of the spec."""
     replicas: int
     """`spec.replicas`: what is ordered."""
     set_by: Setter | None
     """Who ordered it, as the API server has it. None after a scale to 0, or where a manifest without it was applied."""
     gpus: int
-    """GPUs one replica asks for, over its pods and containers; 0 where these name none."""
+    """GPUs of a replica, over its pods and containers; 0 where these name none."""
     drain: Drain
     """How the pods that serve end."""
     batch_limit: float = math.inf
-    """Requests that one replica runs at a time at most; infinite where its arguments do not tell."""
+    """Requests that a replica runs at a time at most; infinite where its arguments do not tell."""
     size: int = 1
-    """Pods of one replica, at least."""
+    """Pods of a replica, at least."""
     parent: Parent | None = None
-    """Who sets its replicas, if not we."""
+    """Object that sets the replicas in our place; None where there is none."""
     resource: Kind = DEPLOYMENTS
     selector: Selector | None = None
     """Which pods are its, as its scale subresource says. None: a Deployment's are told by their owners."""
     standing: int = 0
     """`status.replicas` of the scale subresource."""
     devices: Devices | None = None
-    """What one replica asks for; None where that is not known."""
+    """Devices that a replica asks for; None where they are not known."""
     nodes: tuple[Labels, ...] = field(default=(), hash=False)
-    """Node selectors of the pods of one replica."""
+    """Node selectors of a replica's pods."""
     ending: bool = False
-    """It is being deleted."""
+    """Whether the object is being deleted."""
     refusal: str = ""
     """Why its controller cannot make pods, in the API server's words; empty where it can, or where it does not tell."""
     in_turn: bool = False
-    """Its replicas start one after another, each once the one before is Ready."""
+    """Whether replicas start one after another, each once the replica before is Ready."""
     left_out: tuple[str, ...] = ()
-    """What of it is not read, each with the reason."""
+    """Parts of the object that are not read, each with the reason."""
 
 
 class Owner(NamedTuple):
@@ -224,7 +225,7 @@ def pool(raw: Raw) -> Raw:
 
 
 def overlong(raw: Raw) -> str | None:
-    """What of a pool is longer than is kept; None where nothing is. Budgets cannot tell whether they select it."""
+    """Part of a pool that is longer than is kept; else None. Budgets cannot tell whether they select such a pool."""
     return LABELS_TOO_LONG if input_limits.size_of(raw["metadata"].get("labels") or {}) > input_limits.LABELS else None
 
 
@@ -383,7 +384,7 @@ def _refusal(raw: Raw) -> str:
 
 
 def _holds_until(meta: Raw) -> float:
-    """As ResourceQuota counts: the deletion's time, which has the grace period in it, and the period once more."""
+    """Time until which an ended pod counts, as ResourceQuota counts: deletion, and the grace period once more."""
     ends = meta.get("deletionTimestamp")
     return math.inf if ends is None else unix(ends) + float(meta.get("deletionGracePeriodSeconds") or 0)
 

@@ -83,7 +83,7 @@ class Pools:
         return self.request("PATCH", pool_path(namespace, name), f"change ServingPool {namespace}/{name}", changes)
 
     def request(self, method: str, path: str, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Any request for one object; a PATCH merges. `what` completes "Cannot ..." in the message of a failure."""
+        """Send any request for an object; a PATCH merges. `what` completes "Cannot ..." in the message of a failure."""
         form = MERGE_PATCH if method == "PATCH" else JSON
         query = {"fieldManager": FIELD_MANAGER} if method in WRITES else {}
         return self._server.request(method, path, what, body, query=query, content_type=form)

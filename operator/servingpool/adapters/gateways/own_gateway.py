@@ -13,7 +13,7 @@ from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Gateway, MeasuredAt
 
 GatewayShare = Share
-"""Gateway and extra labels."""
+"""Gateway and extra labels by which gateways' series are read together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,7 +254,7 @@ class PrometheusBackend:
         self._known[which] = known
 
     def _tell(self, answers: Collection[Unread]) -> Unread:
-        """What could not be read in several answers together. Each pod is logged once."""
+        """Log rows that could not be read, of several answers together. Each pod is logged once."""
         whole = Unread()
         for one in answers:
             whole.include(one)

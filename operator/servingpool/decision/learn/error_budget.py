@@ -16,9 +16,10 @@ SLOW_AIM = 0.95
 MOST_WEIGHT = 4.0
 """Weight of a tick at most, in usual ticks."""
 ABOVE_FLOOR, RELIEF, MOST_ABOVE = 0.1, 0.2, 0.9
-"""The plan above the floor is at least ABOVE_FLOOR of the allowed misses. Where the floor exceeds the allowed
-misses no fleet holds the SLO: then RELIEF of them more, and of the excess, for running to max would buy nothing; and at
-most MOST_ABOVE of what does not miss by the floor, or any load was called safe where all requests fail."""
+"""Shares of the plan above the floor. ABOVE_FLOOR: least part of the allowed misses. RELIEF: part of them, and of the
+floor's excess, that is added where the floor exceeds the allowed misses: no fleet holds the SLO then, and running to
+max buys nothing. MOST_ABOVE: most of the requests that do not miss by the floor; without it any load counted as safe
+where all requests fail."""
 SLOW_MOST = MOST_ABOVE / DEFAULT.planned
 """Greatest factor of the last day: what quiet days saved makes no plan of all misses."""
 GUESSED_RATIO, GUESS_WEIGHT = 1.5, 30.0

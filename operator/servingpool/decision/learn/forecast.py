@@ -46,9 +46,9 @@ class Outlook(NamedTuple):
 
     expected: Array
     samples: Array
-    """What may come, a column each; the last is what the initial fleet could serve."""
+    """Possible demands, a column each; the last is the demand that the initial fleet could serve."""
     weights: Array
-    """Of the samples; each row sums to 1."""
+    """Weights of the samples; each row sums to 1."""
 
     @classmethod
     def certain(cls, level: float) -> Outlook:
@@ -56,7 +56,7 @@ class Outlook(NamedTuple):
         return cls(np.array([level]), np.array([[level, level]]), np.array([[1.0, 0.0]]))
 
     def plus(self, work: float) -> Outlook:
-        """With so much work in addition."""
+        """The outlook with so much work in addition."""
         return self._replace(expected=self.expected + work, samples=self.samples + work)
 
     def with_and_without_initial(self) -> Outlook:
@@ -78,7 +78,7 @@ class Outlook(NamedTuple):
 
 
 class Past(NamedTuple):
-    """What the recent past would have looked like to today's knowledge, moment by moment."""
+    """The recent past, as today's knowledge would have forecast it, moment by moment."""
 
     outlook: Outlook
     observed: Array
@@ -156,12 +156,12 @@ class Forecast:
         return self._foresee(rule, expected, self._likeness(now), capacity, params)
 
     def outlook_of(self, level: float, *, capacity: float, params: Params) -> Outlook:
-        """What may come where about this level is expected, whatever it is now."""
+        """Possible demand where about this level is expected, whatever the level is now."""
         expected = np.array([level])
         return self._foresee(self.rule(params), expected, self._likeness(expected), capacity, params)
 
     def past(self, capacity: float, params: Params) -> Past | None:
-        """What is remembered, moment by moment, and the prior beliefs; None where there was no demand."""
+        """The remembered moments and the prior beliefs; None where there was no demand."""
         level, usual, observed = self.pairs.T
         moments = len(observed)
         errors = params.prior_error * PRIOR_SHAPE

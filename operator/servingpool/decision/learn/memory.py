@@ -99,7 +99,7 @@ class Memory:
     since: float | None = None
     """Unix time in seconds since which the pool is observed without a hole; None where nothing was observed yet."""
     covered_at: float | None = None
-    """Unix time in seconds of the last observation that showed traffic, or that there was none."""
+    """Unix time in seconds of the last observation that told how much traffic came, even none."""
     window: SampleWindow = field(default_factory=SampleWindow)
     samples: Mapping[str, Sample] = field(default_factory=dict)
     """Last sample of each replica."""
@@ -153,7 +153,7 @@ class Memory:
         return float(self.window.rows[-1, AT]) if len(self.window.rows) else None
 
     def step_time(self, pool: Pool, batch: float | None = None) -> StepTime | None:
-        """What is known of a step, with so many requests in a full batch; None where nothing is yet."""
+        """Step time as known, with so many requests in a full batch; None before the first."""
         step = self.profile.fit.solve(pool.params)
         if step is None:
             return None
@@ -170,7 +170,7 @@ class Memory:
         return self.profile.learned >= pool.params.calibration and self.profile.fit.known
 
     def horizon(self, pool: Pool) -> float:
-        """Seconds from an order to all of the capacity: the cold starts, and one interval more to see it.
+        """Seconds until all requested capacity serves: the cold starts, and an interval to see it.
 
         Where replicas start one after another, what is ordered takes as many cold starts, an hour of them at most.
         """
@@ -245,7 +245,7 @@ class Memory:
 
 
 class UpdateResult(NamedTuple):
-    """What the last observation taught, next to the memory that holds it."""
+    """The memory after an observation, with step time and demand."""
 
     memory: Memory
     step: StepTime | None

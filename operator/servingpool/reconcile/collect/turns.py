@@ -1,9 +1,9 @@
 """Parts of a round of queries to a Prometheus, and their order.
 
-A query asks for the namespaces of the pools that it is for, and no others: whatever is scraped elsewhere costs nobody
-here. Namespaces have turns, so that whoever has thousands of pools waits for himself. Where the query for several
-namespaces is too much for Prometheus, each is asked for by itself for a while: then only the one that is too much is
-not read.
+A query asks only for the namespaces of its pools, so series that are scraped elsewhere cost nothing. Namespaces have
+turns: thousands of pools in a namespace delay that namespace only. Where the query for several namespaces is too much
+for Prometheus, each namespace is asked for by itself for a while, and only a namespace that is too much alone is not
+read.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Order:
     replicas: int
     why: str
     at: float
-    """Unix time in seconds."""
+    """Unix time in seconds at which the order was sent."""
 
 
 @dataclass(frozen=True, slots=True)
