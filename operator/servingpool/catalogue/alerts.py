@@ -307,7 +307,7 @@ ALERTS = (
         wait="15m",
         expr=_with_mode('max by (namespace, pool) (servingpool_condition{type="TargetsAvailable",status="False"})'),
         summary="A target of pool {{ $labels.namespace }}/{{ $labels.pool }} does not deliver replicas.",
-        description="For $(FOR) a target of the pool has had fewer replicas than were ordered.",
+        description="For $(FOR) a target of the pool has had fewer replicas than were requested.",
         effect="Other targets replace it, perhaps at a higher price. If none is left, requests may miss the SLO.",
         action=(
             "kubectl describe sp {{ $labels.pool }} -n {{ $labels.namespace }} names the target under "

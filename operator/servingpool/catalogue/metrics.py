@@ -618,7 +618,7 @@ class Metric(StrEnum):
         "gauge",
         ("budget", *POOL),
         "GPUs",
-        "GPUs that a pool's pods hold: ordered, loading and draining.",
+        "GPUs that a pool's pods hold: requested, loading and draining.",
         "The sum over a budget stays within gpu_budget_gpus. Absent while the GPUs of one pool are unknown.",
     )
     BUDGET_DUE = (

@@ -37,7 +37,7 @@ JOB_RIGHTS = {
     "autoscaling": (["horizontalpodautoscalers"], ["list"]),
     "keda.sh": (["scaledobjects"], ["list"]),
 }
-"""By API group what `servingpool record` reads."""
+"""Resources that `servingpool record` reads, by API group."""
 INDEX = "JOB_COMPLETION_INDEX"
 """Environment variable by which Kubernetes tells a Job's pod its index."""
 

@@ -107,7 +107,7 @@ def check(  # noqa: PLR0913, a command's options
 
 
 def _gateway(given: str | None, namespace: str, backend: BackendConfig, settings: OperatorConfig) -> OwnGateway | None:
-    """The one that is asked for, or the backend's."""
+    """The gateway that is asked for, or the backend's."""
     if given is None:
         return gateway_in(namespace, None, backend)
     name, _, in_front = given.partition("/")
@@ -128,7 +128,7 @@ def _check_backends(backends: Sequence[BackendConfig]) -> int:
 
 
 async def _ask(backends: Sequence[BackendConfig]) -> Mapping[str, Unknown | None]:
-    """By name, why a backend does not answer; None where it does."""
+    """Why backends do not answer, by name; None where a backend answers."""
     opened = [PrometheusBackend(backend) for backend in backends]
     try:
         problems = await asyncio.gather(*(backend.check() for backend in opened))
@@ -179,7 +179,7 @@ async def check_target(
 
 
 class _Model(NamedTuple):
-    """What the engines serve."""
+    """Model that the engines serve."""
 
     name: str = ""
     """Empty where it is not known."""
@@ -250,7 +250,7 @@ def _pods(seen: Inspection, target: Target, selection: Selection) -> bool:
 
 
 def _figures(seen: Inspection, profile: EngineMetrics) -> list[str]:
-    """Print a line for each figure. Those that are needed, and that some pod with series lacks."""
+    """Print a line for each figure. Returns needed figures that some pod with series lacks."""
     found = [pages.find(profile, samples) for samples in seen.samples.values()] or [pages.find(profile, ())]
     lines = [("figure", "pods", "newest", "series")]
     lines += [(each[0].figure.value, *_line(each, seen, profile)) for each in zip(*found, strict=True)]
@@ -259,7 +259,7 @@ def _figures(seen: Inspection, profile: EngineMetrics) -> list[str]:
 
 
 def _line(each: Sequence[Found], seen: Inspection, profile: EngineMetrics) -> tuple[str, str, str]:
-    """Of a figure, as each pod's series tell it: the pods that have it, the age of the newest sample, the series."""
+    """Line on a figure, by each pod's series: the pods that have it, the age of the newest sample, the series."""
     there = [one for one in each if one.series is not None]
     shown = there[0] if there else each[0]
     age = seen.ages.get(shown.figure)
@@ -300,7 +300,7 @@ async def check_gateway(
 
 
 def _gateway_figures(seen: Inspection, profile: GatewayProfile) -> set[GatewayFigure]:
-    """Print a line for each. Those that some pod has."""
+    """Print a line for each figure of the gateway. Returns the figures that some pod has."""
     found = [pages.find(profile.metrics, samples) for samples in seen.samples.values()]
     lines, there = [("figure", "pods", "newest", "series")], set()
     for name, figure in READ_AS.items():

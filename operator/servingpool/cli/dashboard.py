@@ -101,7 +101,7 @@ def dashboard(  # noqa: PLR0913, one parameter an option
 
 
 def _record(source: Source) -> Callable[[tuple[str, str]], OwnRecord]:
-    """Where each pool's record is. A wrong URL ends the command."""
+    """Source of each pool's record. A wrong URL ends the command."""
     asked, labels = source.chosen()
     asked = asked.model_copy(update={"timeout": TIMEOUT})
     return lambda key: OwnRecord(asked, key, labels)

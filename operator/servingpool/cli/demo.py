@@ -154,7 +154,7 @@ def write(path: Path, text: str, option: str) -> None:
 
 
 def _compared(setup: Setup) -> Comparison:
-    """With a progress bar on stderr."""
+    """Comparison of the policies, with a progress bar on stderr."""
     from servingpool_simulation.compiled import COMPILED
     from servingpool_simulation.demo import compare
 

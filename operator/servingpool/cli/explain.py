@@ -47,7 +47,7 @@ FUTURE = 60.0
 
 
 class Exit(IntEnum):
-    """What the exit codes mean."""
+    """Exit codes of the command."""
 
     EXPLAINED = 0
     NOT_FOUND = 1
@@ -78,7 +78,7 @@ def explain(  # noqa: PLR0913, a command line's options are its parameters
 ) -> None:
     """Show the last decision for a pool: raw need, each limit, the figures and the conditions.
 
-    With --at it explains the decision that stood at that time, from the operator's own metrics in Prometheus alone.
+    With --at it explains the decision of that time, from the operator's own metrics in Prometheus alone.
 
     Example: `servingpool explain chat`
 
@@ -227,7 +227,7 @@ def _missed(status: Status) -> Iterator[RenderableType]:
 
 
 def _roles(roles: Iterable[RoleStatus]) -> Iterator[RenderableType]:
-    """Each role's own way from the need to its replicas."""
+    """Each role's steps from the need to its replicas."""
     for one in roles:
         if one.last_decision is not None:
             yield Text(one.role.value, style="bold")
@@ -246,18 +246,18 @@ def _steps(decision: LastDecision, replicas: int | None) -> Table:
     for limit in decision.limits:
         table.add_row(limit.name, f"{limit.before} -> {limit.after}", limit.reason)
     table.add_row(
-        Text("answer", style="bold"),
+        Text("desired", style="bold"),
         Text(str(decision.replicas), style="bold"),
-        "" if replicas is None else f"spec.replicas is {replicas}",
+        "" if replicas is None else f"{replicas} requested",
     )
     return table
 
 
 def _targets(targets: Iterable[TargetStatus]) -> Table:
-    """Each of several targets. Need, limits and forecast are counted in replicas of the one with speed 1."""
+    """Table of the targets. Need, limits and forecast are counted in replicas of the target with speed 1."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("target", overflow="fold")
-    for name in ("replicas", "ready", "desired", "speed", "cold start"):
+    for name in ("requested", "ready", "desired", "speed", "cold start"):
         table.add_column(name, justify="right")
     table.add_column("state", overflow="fold")
     for one in targets:
@@ -311,7 +311,7 @@ def _figures(status: Status, slo: Slo | None) -> Table:
 
 
 def _compare(row: Callable[..., None], status: Status, cost: Cost) -> None:
-    """What the fleet costs, and what its traffic would cost at the hosted price."""
+    """Cost of the fleet, and of its traffic at the hosted price."""
     row("cost", _dollars(cost.dollars_per_hour), " per hour")
     if cost.compared_to is None:
         return

@@ -193,7 +193,7 @@ class Table:
     def __init__(self, *, wide: bool, everywhere: bool) -> None:
         self._wide, self._everywhere = wide, everywhere
         self._columns: list[int] = []
-        """Those of the table that are shown."""
+        """Columns of the table that are shown."""
         self._widths: list[int] = []
 
     def show(self, table: dict[str, Any]) -> None:

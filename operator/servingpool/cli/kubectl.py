@@ -1,4 +1,4 @@
-"""What the commands share that ask a cluster: kubectl's flags, its way to say where, its words."""
+"""Shared parts of commands that ask a cluster: kubectl's flags, its choice of cluster and namespace, its words."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def printed(found: Any, output: Output | str) -> None:
 
 
 def complete(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Pools that begin so, for a shell: those of the namespace that is meant, or as NAMESPACE/NAME after a slash."""
+    """Names of pools with this beginning, for a shell: of the chosen namespace, or as NAMESPACE/NAME after a slash."""
     given = ctx.params
     try:
         pools = connect(given.get("kubeconfig"), given.get("context"))
@@ -112,7 +112,7 @@ def named(name: str, namespace: str | None, kubeconfig: Path | None, context: st
 
 
 def namespace_of(namespace: str | None, kubeconfig: Path | None, context: str | None) -> str:
-    """The one that is given, or that of the kubeconfig's context. Ends the command where that cannot be read."""
+    """The given namespace, or that of the kubeconfig's context. Ends the command where that cannot be read."""
     if namespace is not None:
         return namespace
     with told():
@@ -140,7 +140,7 @@ def told() -> Iterator[None]:
 
 
 def sentence(error: ClusterError) -> str:
-    """What failed, with the API server's own words; without a full stop."""
+    """Failure in the API server's own words, without a full stop."""
     return plain(f"{error}: {error.detail}" if error.detail else str(error))
 
 

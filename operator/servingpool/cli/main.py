@@ -24,7 +24,7 @@ COMMANDS = {
     "get": "List pools, with kubectl's flags and your own rights.",
     "explain": "Show the last decision for a pool: raw need, each limit, the figures and the conditions.",
     "history": "List the changes of a pool's replicas: when, from, to, how each ended, by whom and why.",
-    "compare": "Compare the replicas that stood with those that the operator recommended: "
+    "compare": "Compare the requested replicas with those that the operator recommended: "
     "GPU-hours, dollars, attainment.",
     "dashboard": "Serve pages about the pools on localhost: who is in trouble, and "
     "each pool's decisions, latency and cost.",
@@ -65,7 +65,7 @@ NO_FILES = ":4"
 
 
 class Lazy(Commands):
-    """Lists what `COMMANDS` says of a command, and imports the one that is called."""
+    """Group of commands that lists `COMMANDS` and imports only the called command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Options that may stand anywhere are put where they are read: --as before the command, the others after it."""

@@ -1,4 +1,4 @@
-"""The one way to the terminal. Names, labels and messages are what strangers wrote: they must not steer it.
+"""The only way to the terminal. Names, labels and messages are strangers' texts: they must not steer it.
 
 `tests/unit/cli/test_output.py` fails where a command prints in another way.
 """

@@ -1,4 +1,4 @@
-"""What the commands share that read the operator's own record in Prometheus."""
+"""Shared parts of commands that read the operator's own record in Prometheus."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a person says of the Prometheus that scrapes the operator."""
+    """Options on the Prometheus that scrapes the operator."""
 
     prometheus: str | None
     config: Path | None
@@ -79,7 +79,7 @@ class Source:
         return source.chosen(self.config, self.prometheus, self.backend)[1], labels
 
     def ask(self, key: tuple[str, str], question: Callable[[Asked], T]) -> T:
-        """What it answers of a pool; without an answer the command ends with one sentence."""
+        """Answer of Prometheus on a pool; without an answer the command ends with a sentence."""
         asked, labels = self.chosen()
         try:
             return question(Asked(OwnRecord(asked, key, labels), source.now(asked)))
@@ -91,7 +91,7 @@ class Source:
 
 
 def no_record(key: tuple[str, str], when: str) -> str:
-    """What is said where a pool has none."""
+    """Sentence on a pool without a record."""
     return (
         f"Prometheus has no record of ServingPool {'/'.join(key)} {when}. "
         "Check the name, and that this Prometheus scrapes the operator."

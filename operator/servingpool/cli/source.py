@@ -1,4 +1,4 @@
-"""Which Prometheus a command asks, whether the two clocks agree, and what is said where it does not answer."""
+"""The Prometheus that a command asks, whether the two clocks agree, and the message where it does not answer."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def chosen(config: Path | None, prometheus: str | None, backend: str) -> tuple[O
 
 
 def backend_of(found: OperatorConfig, prometheus: str | None, backend: str) -> BackendConfig:
-    """The one of this name; of a URL there is one alone."""
+    """The backend of this name; of a URL there is only one."""
     one = found.backends[0] if prometheus else next((b for b in found.backends if b.name == backend), None)
     if one is None:
         wrong(f"--backend must be one of {', '.join(each.name for each in found.backends)}, got '{backend}'")
@@ -74,7 +74,7 @@ def backend_of(found: OperatorConfig, prometheus: str | None, backend: str) -> B
 
 
 def settings(config: Path | None, prometheus: str | None) -> OperatorConfig:
-    """The configuration, with the Prometheus of this URL alone where there is one."""
+    """The configuration, with only the Prometheus of this URL where a URL is given."""
     try:
         if prometheus is None and config is not None:
             return load(config)
@@ -106,7 +106,7 @@ def now(source: BackendConfig) -> float:
 
 
 def unavailable(reason: str, source: BackendConfig) -> str:
-    """What is wrong with a Prometheus, where it is, and what to do."""
+    """Sentences on a Prometheus that fails: the fault, its address, the remedy."""
     if reason.endswith("cannot be reached"):
         return f"{reason}. URL: {source.url}. {_unreached(source.url)}"
     if any(f"HTTP {code}" in reason for code in (401, 403)):
@@ -119,7 +119,7 @@ def unavailable(reason: str, source: BackendConfig) -> str:
 
 
 def _unreached(url: str) -> str:
-    """Why nobody can be reached there, and how to reach a Service of the cluster from this machine."""
+    """The cause that no server is reached at a URL, and how to reach a Service of the cluster from this machine."""
     at = urlsplit(url)
     host, port = str(at.hostname), at.port or (443 if at.scheme == "https" else 80)
     service = SERVICE.fullmatch(host)

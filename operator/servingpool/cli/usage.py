@@ -1,4 +1,4 @@
-"""What the commands share: checks of what a person gives, and what is said where it is wrong."""
+"""Shared checks of options and arguments."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def span(option: str, text: str, within: Range) -> float:
     return found
 
 
-def seconds(text: str) -> float | None:
-    """Of a duration, which may be in days. None where it is no duration."""
+def _seconds(text: str) -> float | None:
+    """Seconds of a duration; None where the text is no duration."""
     from servingpool.api.duration import parse  # brings pydantic, which `get` does not need
 
     found = _DAYS.fullmatch(text)

@@ -40,7 +40,7 @@ class LeaderElection(_Section):
     name: Annotated[str, Field(max_length=63)] = "servingpool-operator"
     """Name of the Lease."""
     duration: Annotated[float, DurationBetween("3s", "5m")] = 15.0
-    """Another operator takes over this long after the last renewal."""
+    """Seconds after the last renewal, after which another operator takes over."""
     deadline: Annotated[float, DurationBetween("2s", "5m")] = 10.0
     """The leader stops writing this long after its last renewal. Less than duration."""
     retry: Annotated[float, DurationBetween("500ms", "1m")] = 2.0
@@ -67,7 +67,7 @@ Dollars = Annotated[float, Field(ge=0.0001, le=10_000)]
 
 
 class Price(_Section):
-    """What a hosted model costs, as somebody has noted it. It may be out of date: none is shipped."""
+    """Price of a hosted model, as somebody has noted it. It may be out of date: none is shipped."""
 
     input: Dollars
     """Dollars per million prompt tokens."""
@@ -76,7 +76,7 @@ class Price(_Section):
     noted: date
     """Date when the price was noted, such as 2026-11-01."""
     note: Annotated[str, Field(max_length=256)] = ""
-    """Where the price is from, for those who read the configuration."""
+    """Origin of the price, for readers of the configuration."""
 
     @field_validator("noted", mode="before")
     @classmethod

@@ -50,7 +50,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class PoolSnapshot:
-    """One pool. It has conditions even where nothing could be decided."""
+    """A pool for the metrics. It has conditions even where nothing could be decided."""
 
     mode: Mode
     conditions: tuple[Condition, ...]
@@ -167,7 +167,7 @@ FIGURES: Mapping[Metric, Callable[[Decided], Reading]] = {
     Metric.BREAK_EVEN: lambda d: d.expense.break_even,
     Metric.OBJECTIVE: lambda d: d.slo.attainment_share,
 } | {metric: attrgetter(f"decision.figures.{name}") for metric, name in DECISION_FIGURES.items()}
-"""Each metric that is one figure of a pool."""
+"""Metrics that are a single figure of a pool, by the field of `Figures`."""
 
 
 class PoolCollector(Collector):
@@ -185,7 +185,7 @@ class PoolCollector(Collector):
         namespaces_left_out: Callable[[], Collection[str]] = tuple,
         objects_left_out: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """`namespaces_left_out`: those that cannot be read; `objects_left_out`: of the cluster, by kind."""
+        """A collector. `namespaces_left_out`, and `objects_left_out` by kind, cannot be read."""
         self._pools, self._writes, self._failures, self._budgets = pools, writes, failures, budgets
         self._namespaces_left_out, self._objects_left_out = namespaces_left_out, objects_left_out
 
@@ -230,7 +230,7 @@ def _infos(pools: Snapshot) -> Family:
 
 
 def _conditions(pools: Snapshot) -> Family:
-    """One series for each condition of each pool: how it is now.
+    """A series for each condition of each pool, with its present state.
 
     Zeros for all that it is not, as kube-state-metrics has them, would be a million series for 5,000 pools.
     """
@@ -242,7 +242,7 @@ def _conditions(pools: Snapshot) -> Family:
 
 
 def _labelled(pools: Snapshot) -> Iterator[Family]:
-    """What has several series a pool, or one with a label of its own."""
+    """Metrics with several series a pool, or with a label of their own."""
     limits, candidates = _gauge(Metric.LIMIT), _gauge(Metric.CANDIDATE_MISSES)
     source, change = _gauge(Metric.LATENESS_SOURCE), _gauge(Metric.LAST_CHANGE)
     scheduled = _gauge(Metric.SCHEDULE_BOUND)
@@ -264,12 +264,12 @@ def _labelled(pools: Snapshot) -> Iterator[Family]:
 
 
 def size_of(replicas: float) -> str:
-    """A fleet size as a label. Those of a pool with several targets are apart by less than a replica."""
+    """A fleet size as a label. Sizes of a pool of several targets differ by less than a replica."""
     return f"{replicas:.2f}" if replicas % 1.0 else f"{replicas:.0f}"
 
 
 def _by_target(pools: Snapshot) -> Iterator[Family]:
-    """What pools of several targets have of each."""
+    """Metrics of each target, of pools of several targets."""
     requested, ready = _gauge(Metric.TARGET_REQUESTED), _gauge(Metric.TARGET_READY)
     desired, speed = _gauge(Metric.TARGET_DESIRED), _gauge(Metric.TARGET_SPEED)
     for key, pool in pools.items():
@@ -285,7 +285,7 @@ def _by_target(pools: Snapshot) -> Iterator[Family]:
 
 
 def _by_role(pools: Snapshot) -> Family:
-    """Each figure of the decisions for prefill and decode, under one name: else sums over pools had figures twice."""
+    """Figures of the decisions for prefill and decode, under one name: else sums over pools had figures twice."""
     family = _gauge(Metric.ROLE_FIGURE)
     for key, pool in pools.items():
         for role, decision in () if pool.decided is None else pool.decided.roles.items():
@@ -301,7 +301,7 @@ def _by_role(pools: Snapshot) -> Family:
 
 
 def _of_budgets(budgets: Mapping[str, Shared]) -> Iterator[Family]:
-    """What each budget has, and what its pools hold, get and want."""
+    """GPUs of each budget, and the GPUs that its pools hold, get and want."""
     gpus, held = _gauge(Metric.BUDGET_GPUS), _gauge(Metric.BUDGET_HELD)
     due, wanted = _gauge(Metric.BUDGET_DUE), _gauge(Metric.BUDGET_WANTED)
     for name, shared in budgets.items():

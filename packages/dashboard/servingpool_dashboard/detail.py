@@ -133,7 +133,7 @@ def _tiles(
                 tiles.append(Tile(f"{name} {percentile}", brief(figure), f"SLO {brief(bound)}", bad=late))
         met, allowed = seen.attainment, 100.0 - slo.attainment
         missed = met is not None and met < slo.attainment
-        tiles.append(Tile("In time", percent(met), f"last hour; SLO {slo.attainment:g}%", bad=missed))
+        tiles.append(Tile("Attainment", percent(met), f"last hour; SLO {slo.attainment:g}%", bad=missed))
         burn = None if met is None else (100.0 - met) / allowed
         tiles.append(Tile("Budget spent", number(burn, 2), "1 is allowed", bad=missed))
     tiles.append(Tile("Queue", number(seen.queue_depth), "requests wait"))

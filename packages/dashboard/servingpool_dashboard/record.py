@@ -157,7 +157,7 @@ def course_of(source: Source, now: float, span: float, *, recommending: bool, au
 
 
 PLAIN = {
-    "asked": Metric.REQUESTED_REPLICAS,
+    "requested": Metric.REQUESTED_REPLICAS,
     "ready": Metric.READY_REPLICAS,
     "recommended": Metric.DESIRED_REPLICAS,
     "ttft": Metric.TIME_TO_FIRST_TOKEN,

@@ -27,7 +27,7 @@ BEFORE = "servingpool.dev/mode-before-pause"
 COLUMNS = [
     {"name": "Name", "priority": 0},
     {"name": "Mode", "priority": 0},
-    {"name": "SLO%", "priority": 0},
+    {"name": "Attainment", "priority": 0},
     {"name": "TTFT", "priority": 1},
 ]
 
@@ -154,11 +154,11 @@ def test_a_name_that_is_none_is_wrong_usage(pools: FakePools, name: str) -> None
 def test_columns_are_those_of_the_api_server(pools: FakePools) -> None:
     pools.found = table(row("qwen", "Auto"), row("a-longer-name", "Recommend"))
     assert run("get").stdout.splitlines() == [
-        "NAME            MODE        SLO%",
+        "NAME            MODE        ATTAINMENT",
         "qwen            Auto        <none>",
         "a-longer-name   Recommend   <none>",
     ]
-    assert run("get", "-o", "wide").stdout.splitlines()[0] == "NAME            MODE        SLO%     TTFT"
+    assert run("get", "-o", "wide").stdout.splitlines()[0] == "NAME            MODE        ATTAINMENT   TTFT"
     assert run("get", "-A").stdout.splitlines()[1] == "chat        qwen            Auto        <none>"
 
 
@@ -174,7 +174,7 @@ def test_a_watch_prints_each_change_below_the_same_columns(pools: FakePools) -> 
     shown = run("get", "-w")
     assert shown.exit_code == 130
     assert shown.stdout.splitlines() == [
-        "NAME   MODE        SLO%",
+        "NAME   MODE        ATTAINMENT",
         "qwen   Recommend   <none>",
         "qwen   Auto        <none>",
     ]

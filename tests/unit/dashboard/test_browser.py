@@ -153,7 +153,7 @@ def test_each_chart_is_drawn_and_tells_its_figures(served: Served) -> None:
     status = served.scene.world.status()
     summary = page.locator("figure .unseen").first
     expect(summary).to_have_text(
-        f"Now: ready {status['readyReplicas']}, asked {status['replicas']}, recommended {status['desiredReplicas']}"
+        f"Now: ready {status['readyReplicas']}, requested {status['replicas']}, recommended {status['desiredReplicas']}"
     )
     expect(page.locator("figure").nth(3)).to_contain_text("SLO 100 ms")
     expect(page.locator("figure").nth(5)).to_contain_text(f"this fleet ${12 * status['readyReplicas']}")

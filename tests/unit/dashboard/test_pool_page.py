@@ -70,7 +70,7 @@ def test_the_charts_have_what_the_operator_exported(scene: Scene) -> None:
     status, decision = scene.world.status(), scene.world.state().decision
     assert decision is not None
     assert {len(column) for column in columns.values()} == {len(times)}
-    assert columns["asked"][at] == status["replicas"]
+    assert columns["requested"][at] == status["replicas"]
     assert columns["recommended"][at] == decision.replicas
     assert columns["load"][at] == pytest.approx(decision.figures.load * columns["ready"][at], rel=1e-4)
     assert columns["ttft_slo"][at] == 2.0
@@ -119,7 +119,7 @@ def test_beside_an_hpa_both_answers_are_shown(beside: Scene) -> None:
     told = beside.browser.get(COURSE).json()
     at = told["times"].index(told["now"])
     assert told["columns"]["hpa"][at] == 5.0
-    assert told["columns"]["asked"][at] == 5.0
+    assert told["columns"]["requested"][at] == 5.0
     assert told["columns"]["recommended"][0 if at < 20 else at - 20] < 5.0 < told["columns"]["recommended"][at]
     page = flat(beside.page(ONE))
     assert "<dt>HPA&#39;s</dt><dd>5</dd>" in page

@@ -108,7 +108,7 @@ def answered(what: str, response: HTTPResponse) -> dict[str, Any]:
 
 
 def _proxy(server: SplitResult) -> str | None:
-    """That of the environment, such as HTTPS_PROXY, less what NO_PROXY excepts."""
+    """The proxy of the environment, such as HTTPS_PROXY, unless NO_PROXY excepts the host."""
     if not any(name.lower().endswith("_proxy") for name in os.environ):
         return None
     from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415, rare and slow

@@ -42,9 +42,9 @@ AT_ONCE = 100
 """Connections at a time; more requests wait for one."""
 OK = 200
 LOST = (TimeoutError, aiohttp.ClientError, OSError)
-"""What the client raises where no answer comes."""
+"""Errors of the client where no answer comes."""
 FAULTS = (*LOST, config.ConfigException, ValueError)
-"""The same, and where a request cannot be made, or what comes is no answer."""
+"""Errors of the client where no answer comes, a request cannot be made, or the reply is no answer."""
 LONGEST_EVENT = 1024
 """Characters of an event's message that the API server accepts."""
 LEASES = "coordination.k8s.io/v1"
@@ -69,7 +69,7 @@ async def credentials(kubeconfig: str | None) -> Credentials:
 
 
 def _failed(what: str, error: BaseException) -> ClusterError:
-    """One of `FAULTS`, in our own words."""
+    """An error of `FAULTS`, in our own words."""
     if isinstance(error, LOST):
         return unanswered(what, type(error).__name__, why(error))
     if isinstance(error, config.ConfigException):  # the client reads a service account's token once a minute
@@ -160,7 +160,7 @@ class Connection:
 
 
 class Cluster(Connection):
-    """What the operator asks of its cluster: inventories, scale, deletion costs, status, events, and its Lease."""
+    """The operator's client of its cluster: inventories, scale, deletion costs, status, events, and its Lease."""
 
     def __init__(self, api: client.ApiClient) -> None:
         super().__init__(api)

@@ -26,12 +26,12 @@ WRITES = {"PATCH", "POST"}
 
 
 class Pools:
-    """The ServingPools of one cluster."""
+    """Client for the ServingPools of one cluster."""
 
     def __init__(self, server: ApiServer, namespace: str) -> None:
         self._server = server
         self.namespace = namespace
-        """Of the kubeconfig's context."""
+        """Namespace of the kubeconfig's context."""
 
     @classmethod
     def connect(cls, kubeconfig: str | None, context: str | None) -> Self:
@@ -51,7 +51,7 @@ class Pools:
         selector: str | None = None,
         whole: bool = False,
     ) -> dict[str, Any]:
-        """One pool, or the list of a namespace, or of all; as stored, or as the table of its columns.
+        """A pool, or the list of a namespace, or of all; as stored, or as the table of its columns.
 
         `whole`: the table's rows have the pools in full. NotFound names the pools that may be meant.
         """
@@ -139,7 +139,7 @@ class Pools:
         return self.request("PATCH", pool_path(namespace, name), f"change ServingPool {namespace}/{name}", changes)
 
     def request(self, method: str, path: str, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Any request for one object; a PATCH merges. `what` completes "Cannot ..." in the message of a failure."""
+        """Send any request for an object; a PATCH merges. `what` completes "Cannot ..." in the message of a failure."""
         form = MERGE_PATCH if method == "PATCH" else JSON
         query = {"fieldManager": FIELD_MANAGER} if method in WRITES else {}
         return self._server.request(method, path, what, body, query=query, content_type=form)

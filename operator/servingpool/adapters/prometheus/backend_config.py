@@ -1,4 +1,4 @@
-"""How to reach one Prometheus, from the operator's own configuration: a pool can only name it."""
+"""Access to a Prometheus, from the operator's own configuration: a pool can only name it."""
 
 from __future__ import annotations
 
