@@ -51,7 +51,7 @@ def span(option: str, text: str, within: Range) -> float:
     return found
 
 
-def _seconds(text: str) -> float | None:
+def seconds(text: str) -> float | None:
     """Seconds of a duration; None where the text is no duration."""
     from servingpool.api.duration import parse  # brings pydantic, which `get` does not need
 

@@ -104,8 +104,10 @@ class Chunk:
         samples: Iterable[ReplicaMetrics],
         requested: Iterable[tuple[float, float]] = (),
     ) -> Self:
-        """The chunk of samples as they were read at each step, oldest first; a sample that was read twice counts
-        once."""
+        """The chunk of samples as they were read at each step, oldest first.
+
+        A sample that was read twice counts once.
+        """
         rows: dict[tuple[Any, ...], dict[float, ReplicaMetrics]] = {}
         for sample in samples:
             shape = tuple(_bounds(getattr(sample, name)) for name in HISTOGRAMS)
