@@ -7,6 +7,7 @@ BESIDE := simulation backtest lab dashboard
 PACKAGES := $(BESIDE:%=packages/%)
 LOCKS := tools/locks
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' operator/servingpool/__init__.py)
+PYTHONS := 3.11 3.12 3.13 3.14
 IMAGE ?= servingpool-operator:$(VERSION)
 LAB_IMAGE ?= servingpool-lab:$(VERSION)
 BACKTEST_IMAGE ?= servingpool-backtest:$(VERSION)
@@ -18,7 +19,7 @@ LANE := $(BIN)/python tools/lane.py
 E2E := -m pytest -p no:randomly --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo afternoon fleet test keda coverage test-unit test-vllm test-ollama soak lint format generate verify docs bench bench-control assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image backtest-image lab-image image-test wheels dist zipapp sbom version clean
+.PHONY: help go run demo afternoon fleet test keda coverage test-unit test-vllm test-ollama soak lint format generate verify docs bench bench-control assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image backtest-image lab-image image-test wheels dist zipapp chart-package release sbom version clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -47,10 +48,11 @@ afternoon: $(STAMP)  ## From an HPA to Auto and back in real time (100 minutes),
 fleet: $(STAMP)  ## An hour of three pools under one budget, two GPU types, to zero and back, written down in docs/records/fleet-run.md
 	@PYTHONPATH=tools $(BIN)/python -m fleet_run
 
-# A file is whole in one of two processes, each with a control plane of its own: its tests may come in an order.
+# A file is whole in one process, each with a control plane of its own: its tests may come in an order. More processes than
+# cores, for integration tests wait; tests/integration/conftest.py puts those beside tests that compute.
 test: $(STAMP)  ## All tests: unit, property, integration on the real control plane
 	@$(BIN)/python -m servingpool_lab.binaries
-	@$(LANE) $@ $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	@$(LANE) $@ $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 keda: $(STAMP)  ## KEDA's operator for tests/integration/test_handover.py, into the cache (8 min, once); the test skips without it
 	@$(BIN)/python tools/build_keda.py
@@ -113,6 +115,7 @@ verify: generate  ## Fail if what is generated is not what is committed
 docs: $(STAMP)  ## Build the documentation site into build/site; a dead link fails
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(LOCKS)/docs.lock
 	@$(BIN)/zensical build --strict --clean
+	@$(BIN)/python tools/site_search.py mkdocs.yml
 
 bench: $(STAMP)  ## 1,000 pools: CPU per tick, memory, queries, writes
 	@$(LANE) $@ $(BIN)/python benchmarks/thousand_pools.py
@@ -160,17 +163,27 @@ wheels: $(STAMP)  ## Download what the images are made of into build/wheels, for
 dist: $(STAMP)  ## The wheels of the operator and of the packages beside it, into dist/
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist . $(PACKAGES:%=./%)
 
-# Compiled wheels are for this machine's platform and PYTHON's minor version, so the file is too. They are checked against
-# the lock; Pex unpacks them into ~/.cache/pex (or PEX_ROOT) at the first start.
-zipapp: dist  ## The command line as one file for this platform and Python, dist/kubectl-servingpool; EXTRAS=backtest adds that command
+# Wheels are checked against the lock. Compiled ones are for this machine's platform, so the file is too; Pex unpacks those of
+# the Python that starts it into ~/.cache/pex (or PEX_ROOT) at the first start.
+zipapp: dist  ## The command line as one file for this platform and PYTHONS, dist/kubectl-servingpool; EXTRAS=backtest adds that command
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --target build/pex --upgrade --requirement $(LOCKS)/zipapp.lock
-	@$(BIN)/python -m pip download --quiet --disable-pip-version-check --only-binary :all: --require-hashes \
-		--requirement $(LOCKS)/$(if $(EXTRAS),dev,operator).lock --dest build/zipapp
+	@for version in $(PYTHONS); do \
+		$(BIN)/python -m pip download --quiet --disable-pip-version-check --only-binary :all: --require-hashes --python-version $$version \
+			--requirement $(LOCKS)/$(if $(EXTRAS),dev,operator).lock --dest build/zipapp || exit 1; \
+	done
+	@PYTHONPATH=tools $(BIN)/python -m release.pythons build/pythons $(PYTHONS)
 	@PYTHONPATH=build/pex $(BIN)/python -m pex --no-index --find-links build/zipapp --find-links dist \
 		"servingpool-operator$(if $(EXTRAS),[$(EXTRAS)])==$(VERSION)" --console-script kubectl-servingpool \
-		--interpreter-constraint "CPython==$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])').*" \
-		--venv --sh-boot --output-file dist/kubectl-servingpool
+		$(PYTHONS:%=--complete-platform build/pythons/%.json) --venv --sh-boot --output-file dist/kubectl-servingpool
 	@ls -lh dist/kubectl-servingpool
+
+chart-package: $(STAMP)  ## The chart as a file, into dist/
+	@$$($(BIN)/python -c 'from servingpool_lab.binaries import ensure_binaries; print(ensure_binaries("helm")["helm"])') \
+		package charts/servingpool-operator --destination dist
+
+release: zipapp chart-package  ## All that a release has but the images, into dist/, each tried as its user gets it; PYTHONS_PATH has more Pythons
+	@$(LANE) $@ $(BIN)/python -m pytest --verbose --timeout 900 tests/release
+	@cd dist && sha256sum kubectl-servingpool *-$(VERSION)*.whl *-$(VERSION).tgz | tee SHA256SUMS
 
 version:  ## The version
 	@echo $(VERSION)

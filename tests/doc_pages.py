@@ -69,12 +69,13 @@ def _steps(page: str) -> Iterator[File | Command]:
         if block.skipped:
             continue
         if block.kind == "console":
-            yield from map(Command, _commands(block.text))
+            yield from map(Command, commands(block.text))
         elif block.kind == "yaml" and name is not None:
             yield File(name["name"], block.text)
 
 
-def _commands(text: str) -> Iterator[str]:
+def commands(text: str) -> Iterator[str]:
+    """The commands of a console block, each with its further lines after a backslash."""
     lines = iter(text.splitlines())
     for line in lines:
         if line.startswith("$ "):

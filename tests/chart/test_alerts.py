@@ -23,6 +23,7 @@ from ..unit.reconcile.role_cluster import DECODE, PREFILL, RoleCluster  # noqa: 
 from ..unit.reconcile.stories import several  # noqa: TID252
 from .conftest import Render
 
+LATE = "Some users wait longer than promised for the first token, or between tokens."
 Alerts = dict[tuple[str, str, str], dict[str, str]]
 """Annotations by alert, pool and reason."""
 
@@ -90,6 +91,8 @@ def test_a_pool_that_is_not_ready_alerts_by_reason(render: Render, tmp_path: Pat
     words = found["ServingPoolNotReady", "typo", "InvalidSpec"]
     assert words["summary"] == "Pool chat/typo is not Ready: InvalidSpec."
     assert "kubectl describe sp typo -n chat" in words["runbook"]
+    assert words["runbook"].endswith(" Correct the fields that the message names.")
+    assert "do not follow the load" in words["description"]
 
 
 def test_the_slo_is_missed_by_the_pools_own_objective(render: Render, tmp_path: Path) -> None:
@@ -97,7 +100,8 @@ def test_the_slo_is_missed_by_the_pools_own_objective(render: Render, tmp_path: 
     world = FakeCluster()
     for name, objective in (("strict", 99), ("modest", 60)):
         world.serve(name, rate=6.0)
-        world.pool(name, target=name, mode="Recommend", slo={"timeToFirstToken": "2s", "attainment": objective})
+        target = {"name": name, "min": 2, "max": 2}
+        world.pool(name, targets=[target], slo={"timeToFirstToken": "2s", "attainment": objective})
     world.step(minutes=20)
     world.services["strict"].rate = world.services["modest"].rate = 40.0
     world.step(minutes=0.25)
@@ -107,8 +111,9 @@ def test_the_slo_is_missed_by_the_pools_own_objective(render: Render, tmp_path: 
     world.step(minutes=20)
     assert 90.0 < world.status("strict")["attainment"] < 99.0
     assert 60.0 < world.status("modest")["attainment"] < 90.0
-    found = fired(world, {("ServingPoolSloMissed", "strict", "")}, render, tmp_path)
-    assert found["ServingPoolSloMissed", "strict", ""]["description"].startswith("Only 9")
+    held = {("ServingPoolHeldBelowNeed", name, "") for name in ("strict", "modest")}
+    found = fired(world, {("ServingPoolSloMissed", "strict", "")} | held, render, tmp_path)
+    assert found["ServingPoolSloMissed", "strict", ""]["description"].endswith("The objective allows fewer. " + LATE)
 
 
 def test_a_pool_without_metrics_alerts_with_the_reason_and_an_idle_one_does_not(render: Render, tmp_path: Path) -> None:
@@ -132,8 +137,11 @@ def test_replicas_without_a_node_alert_once(render: Render, tmp_path: Path) -> N
     world.services["vllm"].rate = 60.0
     world.step(minutes=10)
     slow = ("ServingPoolSloMissed", "pool", "")
-    found = fired(world, {("ServingPoolNotReady", "pool", "Unschedulable"), slow}, render, tmp_path)
+    pages = {("ServingPoolSloBurnsFast", "pool", ""), ("ServingPoolSloBurns", "pool", "")}
+    found = fired(world, {("ServingPoolNotReady", "pool", "Unschedulable"), slow} | pages, render, tmp_path)
     assert found[slow]["summary"] == "Pool chat/pool misses its SLO."
+    told = found["ServingPoolNotReady", "pool", "Unschedulable"]["description"]
+    assert told.startswith("Replicas were ordered, and no node has room for their pods.")
 
 
 def test_a_target_without_nodes_alerts_once_and_its_probe_is_no_missing_replica(render: Render, tmp_path: Path) -> None:
@@ -161,9 +169,8 @@ def test_a_role_that_is_held_below_its_need_alerts_and_one_that_has_what_it_need
     fired(world, set(), render, tmp_path)
     world.rate = 16.0
     world.step(minutes=20)
-    found = fired(
-        world, {("ServingPoolHeldBelowNeed", "pool", ""), ("ServingPoolSloMissed", "pool", "")}, render, tmp_path
-    )
+    missed = {(f"ServingPoolSlo{how}", "pool", "") for how in ("BurnsFast", "Burns", "Missed")}
+    found = fired(world, {("ServingPoolHeldBelowNeed", "pool", "")} | missed, render, tmp_path)
     assert found["ServingPoolHeldBelowNeed", "pool", ""]["summary"] == "Pool chat/pool is held below its need."
 
 
@@ -175,6 +182,6 @@ def test_a_pool_whose_gpus_others_still_hold_alerts(render: Render, tmp_path: Pa
     world.step(minutes=2)
     assert world.draining["low"]
     alert = ("ServingPoolWaitsForGpus", "high", "")
-    effects = {("ServingPoolHeldBelowNeed", "high", ""), ("ServingPoolSloMissed", "high", "")}
+    effects = {(f"ServingPool{what}", "high", "") for what in ("HeldBelowNeed", "SloBurns", "SloMissed")}
     found = fired(world, {alert} | effects, render, tmp_path)
     assert found[alert]["summary"] == "Pool chat/high waits for GPUs of GPUBudget h100."

@@ -170,6 +170,44 @@ def test_the_alerts_are_those_of_the_catalogue(render: Render) -> None:
     assert "replaced after 15s" in found["ServingPoolNoLeader"]["annotations"]["runbook"]
 
 
+def test_each_alert_can_be_switched_off_and_changed(render: Render) -> None:
+    rules = "--set=prometheusRule.rules"
+    found = alerts(
+        render(
+            "monitoring",
+            *(f"{rules}.{alert.name}.enabled=false" for alert in ALERTS if alert.group == "servingpool-operator"),
+            f"{rules}.ServingPoolSloMissed.severity=info",
+            f"{rules}.ServingPoolSloBurnsFast.threshold=7",
+            f"{rules}.ServingPoolReplicasNotReady.for=2h",
+        )
+    )
+    assert found.keys() == {alert.name for alert in ALERTS if alert.group == "servingpool-pools"}
+    assert found["ServingPoolSloMissed"]["labels"] == {"severity": "info", "team": "inference"}
+    assert "clamp_max(7 * (1 - " in found["ServingPoolSloBurnsFast"]["expr"]
+    assert "at least 7 times" in found["ServingPoolSloBurnsFast"]["annotations"]["description"]
+    late = found["ServingPoolReplicasNotReady"]
+    assert (late["for"], "within 2h" in late["annotations"]["description"]) == ("2h", True)
+
+
+@pytest.mark.parametrize(
+    ("set_to", "said"),
+    [
+        (
+            "ServingPoolSloMised.enabled=false",
+            "names the alert 'ServingPoolSloMised', which does not exist. The alerts",
+        ),
+        ("ServingPoolBlind.threshold=3", "rules.ServingPoolBlind.threshold is set, and this alert has no threshold."),
+        ("ServingPoolBlind.wait=3m", "additional properties 'wait' not allowed"),
+        ("ServingPoolBlind.for=soon", "does not match pattern"),
+    ],
+)
+def test_a_change_of_an_alert_that_cannot_be_is_refused(helm: Helm, set_to: str, said: str) -> None:
+    values = f"--values={VALUES / 'monitoring.yaml'}"
+    done = helm("template", OPERATOR, CHART, values, f"--set=prometheusRule.rules.{set_to}")
+    assert done.returncode != 0
+    assert said in done.stderr
+
+
 def test_alerts_lead_to_the_documentation_where_its_site_is_named(render: Render) -> None:
     def links(*arguments: str) -> set[str | None]:
         return {each["annotations"].get("runbook_url") for each in alerts(render("monitoring", *arguments)).values()}

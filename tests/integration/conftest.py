@@ -6,7 +6,8 @@ import http.server
 import re
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +25,43 @@ from .operators import Cluster, Traffic, install
 PodMetrics = dict[tuple[str, str], str]
 UNAUTHORIZED = "401 Unauthorized"
 """A page that is answered with this status."""
+HERE = Path(__file__).parent
+LONG = {
+    "test_emulator.py",
+    "test_engines_scaled.py",
+    "test_lab.py",
+    "test_operator.py",
+    "test_other_kinds.py",
+    "test_roles.py",
+    "test_several_targets.py",
+    "test_zero.py",
+}
+"""Over a minute each. They begin first, so that none is left alone at the end."""
 STORIES = {"test_handover.py", "test_leader.py", "test_operator.py", "test_zero.py"}
 """One operator process, or two, for the whole module: what a test does to it is what the next one finds."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All share one control plane: their modules come last and by name, and the stories as they are written."""
-    here = Path(__file__).parent
+    """Stories as they are written, and modules of ours among the others': ours wait, the others compute."""
+    ours, others = (
+        modules(item for item in items if HERE in item.path.parents),
+        modules(item for item in items if HERE not in item.path.parents),
+    )
+    ours.sort(key=lambda module: (module[0].path.name not in LONG, module[0].path.name))
+    for module in ours:
+        if module[0].path.name in STORIES:
+            module.sort(key=lambda item: item.location[1] or 0)
+    # Each with its place between 0 and 1.
+    placed = [(index / len(some), module) for some in (ours, others) for index, module in enumerate(some)]
+    items[:] = [item for _, module in sorted(placed, key=itemgetter(0)) for item in module]
 
-    def place(item: pytest.Item) -> tuple[bool, str, int]:
-        if here not in item.path.parents:
-            return False, "", 0
-        return True, item.path.name, item.location[1] or 0 if item.path.name in STORIES else 0
 
-    items.sort(key=place)
+def modules(items: Iterable[pytest.Item]) -> list[list[pytest.Item]]:
+    """The tests of each file, in the order that they are given in."""
+    found: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        found.setdefault(item.path, []).append(item)
+    return list(found.values())
 
 
 @pytest.fixture(scope="session")

@@ -133,7 +133,7 @@ def test_a_recommendation_beside_another_writer_is_compared_and_an_event(past: P
     past.cluster.pool("beside", mode="Recommend", targets=[target])
     past.cluster.wait_event("beside", "Recommended")
     (event, *_) = past.cluster.events("beside", "Recommended")
-    assert re.match(r"Recommended [123] replicas, 4 are set; reason: scale down 4 -> [123]: ", event["message"])
+    assert re.match(r"Recommended [123] replicas, 4 are requested; reason: scale down 4 -> [123]: ", event["message"])
 
     def cheaper() -> bool:
         told = past.told("compare", "beside", "--since", "5m")

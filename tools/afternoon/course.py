@@ -22,6 +22,7 @@ from servingpool.decision.pool import Slo
 from servingpool_lab import audit
 from servingpool_lab.scenario import WORKLOADS, Scenario
 from servingpool_lab.stack import Stack
+from servingpool_simulation.prices import price
 
 SLO = Slo(time_to_first_token=2.5, time_per_output_token=0.15, attainment=0.95)
 """Two of vLLM's buckets, so attainment is counted exactly."""
@@ -99,7 +100,7 @@ class Afternoon:
         self._type(f"kubectl get hpa {NAME}")
         self._type(
             f"servingpool suggest hpa/{NAME} --since {span} "
-            f"--gpu-price {workload.gpu_product}={workload.cost_per_gpu_hour:g} > pool.yaml"
+            f"--gpu-price {workload.gpu_product}={price(workload.profile) / workload.gpus_per_replica:g} > pool.yaml"
         )
         self._type("cat pool.yaml")
         self._type(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -19,14 +20,25 @@ def rules() -> str:
 
 
 def _rule(alert: Alert) -> dict[str, Any]:
+    threshold = {} if alert.threshold is None else {"threshold": alert.threshold}
     return {
         "alert": alert.name,
         "expr": alert.expr,
         "for": alert.wait,
+        **threshold,
         "labels": {"severity": alert.severity},
         "annotations": {
             "summary": alert.summary,
-            "description": f"{alert.description} {alert.effect}",
-            "runbook": alert.action,
+            "description": _by_reason(alert.state_of, f"{alert.description} {alert.effect}"),
+            "runbook": f"{alert.action} {_by_reason(alert.action_of)}".strip(),
         },
     }
+
+
+def _by_reason(texts: Mapping[str, str], otherwise: str = "") -> str:
+    """The text of the alert's reason, chosen by Prometheus."""
+    if not texts:
+        return otherwise
+    cases = [f'if eq $labels.reason "{reason}" }}}}{text}' for reason, text in texts.items()]
+    last = f"{{{{ else }}}}{otherwise}" if otherwise else ""
+    return "{{ " + "{{ else ".join(cases) + last + "{{ end }}"

@@ -1,10 +1,11 @@
-"""The versions in Chart.yaml: both are the project's."""
+"""The versions in Chart.yaml: the chart's, the operator's and the image's are all the project's."""
 
 from __future__ import annotations
 
 import re
 
 _LINE = re.compile(r"^(version|appVersion): .*$", re.MULTILINE)
+_IMAGE = re.compile(r"(image: servingpool-operator:).*$", re.MULTILINE)
 
 
 def updated(chart: str, version: str) -> str:
@@ -15,4 +16,4 @@ def updated(chart: str, version: str) -> str:
     """
     if sorted(_LINE.findall(chart)) != ["appVersion", "version"]:
         raise ValueError("Chart.yaml needs one line version and one line appVersion")
-    return _LINE.sub(rf"\1: {version}", chart)
+    return _IMAGE.sub(rf"\g<1>{version}", _LINE.sub(rf"\1: {version}", chart))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
-from reference.markdown import code, table
+from reference.markdown import anchored, code, table
 from reference.markdown import page as whole
 from servingpool.catalogue.alerts import ALERTS, Alert
 from servingpool.catalogue.condition_types import ConditionType
@@ -37,7 +38,16 @@ pool's own namespace: scrape with `honorLabels`, as the chart's monitors do. A f
 DASHBOARD = "The chart's Grafana dashboard, `grafanaDashboard.enabled`, shows these panels."
 ALERTING = """\
 The chart creates these alerts with `prometheusRule.enabled`. With `prometheusRule.runbookBaseUrl` each carries a
-`runbook_url` that leads to its part of this page.
+`runbook_url` that leads to its part of this page. `prometheusRule.rules` switches single alerts off, or changes their
+severity, `for` and threshold.
+
+Severity `critical` is a page. Of alerts on pools it says that many users wait too long now: the error budget is spent
+14.4 times too fast over the last hour and the last 5 minutes, or 6 times over 6 hours and 30 minutes. At least 10
+requests of the hour must have missed the SLO. `warning` is a ticket. A window is the mean over time of the operator's
+own figures, which count requests that still wait as missed.
+
+No alert on the SLO fires for pools in mode Recommend. Every alert on a pool has the label `mode` (Auto, Recommend or
+Paused), which Alertmanager may route by.
 """
 
 
@@ -61,8 +71,10 @@ def limits_and_events() -> str:
     """The page on limits and events."""
     types = ", ".join(f"`{each.value}`" for each in WARNED)
     follow = f"Besides these, {types} post a Warning event when they turn False, with their reason and message."
-    limits = [(each.value, _template(each.template), each.meaning, each.action) for each in LimitName]
-    events = [(each.value, each.type, _template(each.template), each.meaning, each.action) for each in EventReason]
+    limits = [(anchored(each.value), _template(each.template), each.meaning, each.action) for each in LimitName]
+    events = [
+        (anchored(each.value), each.type, _template(each.template), each.meaning, each.action) for each in EventReason
+    ]
     return whole(
         "Limits and events",
         "## Limits",
@@ -105,7 +117,7 @@ def alerts() -> str:
 def _reasons(type_: ConditionType) -> Iterator[str]:
     yield f"## {type_.value}"
     rows = [
-        (each.value, each.status.value, _template(each.template), each.meaning, each.action)
+        (anchored(each.value), each.status.value, _template(each.template), each.meaning, each.action)
         for each in Reason
         if each.type is type_
     ]
@@ -113,18 +125,37 @@ def _reasons(type_: ConditionType) -> Iterator[str]:
 
 
 def _alert(alert: Alert) -> Iterator[str]:
+    alert = replace(alert, description=_settled(alert.description, alert), expr=_settled(alert.expr, alert))
     yield f"## {alert.name}"
     wait = "at once" if alert.wait == "0s" else f"after {alert.wait}"
-    yield f"Severity {alert.severity}, fires {wait}."
+    threshold = "" if alert.threshold is None else f" Threshold {alert.threshold:g}."
+    yield f"Severity {alert.severity}, fires {wait}.{threshold}"
     yield f"**Meaning.** {_plain(alert.description)}"
     yield f"**What it does to users.** {_plain(alert.effect)}"
-    yield f"**What to do.** {_plain(alert.action)}"
+    yield f"**What to do.** {_linked(_plain(alert.action))}"
+    if alert.action_of:
+        rows = [(reason, alert.state_of.get(reason, "as above"), todo) for reason, todo in alert.action_of.items()]
+        yield table(("reason", "state", "what to do"), rows)
     yield f"```text\n{_plain(alert.expr)}\n```"
+
+
+def _linked(text: str) -> str:
+    """A text whose reasons lead to what they mean."""
+    reasons = "|".join(each.value for each in Reason)
+    return re.sub(
+        rf"\b({reasons})\b", lambda found: f"[{found[1]}](../reference/conditions.md#{found[1].lower()})", text
+    )
 
 
 def _template(template: str) -> str:
     """A message's template without the form of its figures."""
     return code(re.sub(r"{(\w+):[^}]*}", r"{\1}", template))
+
+
+def _settled(text: str, alert: Alert) -> str:
+    """With the alert's own threshold and wait, as the chart has them by default."""
+    threshold = "" if alert.threshold is None else f"{alert.threshold:g}"
+    return text.replace("$(THRESHOLD)", threshold).replace("$(FOR)", alert.wait)
 
 
 def _plain(text: str) -> str:

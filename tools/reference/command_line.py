@@ -16,8 +16,11 @@ from servingpool.cli.main import COMMANDS, loaded
 INTRODUCTION = """\
 `servingpool` is in `.venv/bin` after any `make` target that sets up Python, and in the image. It is also
 `kubectl servingpool`, if `kubectl-servingpool` is on the PATH. `make zipapp` writes it as one file,
-`dist/kubectl-servingpool`. That needs Python of the same minor version, on the same platform, and no network.
+`dist/kubectl-servingpool`. The file needs Python 3.11 to 3.14, the same platform, and no network.
 `make zipapp EXTRAS=backtest` adds what `backtest`, `demo` and `simulate` need, `EXTRAS=dashboard` the dashboard.
+
+The examples ask a Prometheus on this machine. `kubectl -n monitoring port-forward service/prometheus-operated 9090`
+brings that of the Prometheus Operator here.
 
 Completion has commands, options, contexts and names of pools. `servingpool --install-completion` sets it up for bash,
 zsh or fish. `kubectl servingpool` is completed by `kubectl_complete-servingpool` on the PATH. pip installs it; beside
@@ -28,14 +31,15 @@ the one file, write it:
 exec kubectl servingpool __complete "$@"
 ```
 
-All commands that ask a cluster take kubectl's `-n`, `--context` and `--kubeconfig`. Without `-n` the namespace is that
-of the kubeconfig's context. `get` and `explain` need the right to get and list pools; `pause` and `resume` need the
-right to patch them. `adopt` and `release` need that too, and the rights to get the target, to list HPAs and
-ScaledObjects, and to delete and create the HPA or patch the ScaledObject. `check KIND/NAME` needs the rights to get the
-target and its scale and to list pods. `suggest`, `record` and `backtest KIND/NAME` need the right to list autoscalers
-too, and a Prometheus that scrapes the engines. `history`, `compare` and `explain --at` ask a Prometheus that scrapes
-the operator, and no cluster. `record --engine NAME --model NAME` and the other commands need no cluster. The chart
-starts `run`, and `check` in `helm test`.
+All commands that ask a cluster take kubectl's `-n`, `--context`, `--kubeconfig` and `--as`, before the command or after
+it. Without `-n` the namespace is that of the kubeconfig's context. A pool is NAME, NAMESPACE/NAME or sp/NAME.
+`SERVINGPOOL_PROMETHEUS` is the default of every `--prometheus`; `--config` on the command line wins over it. `get` and
+`explain` need the right to get and list pools; `pause` and `resume` need the right to patch them. `adopt` and `release`
+need that too, and the rights to get the target, to list HPAs and ScaledObjects, and to delete and create the HPA or
+patch the ScaledObject. `check KIND/NAME` needs the rights to get the target and its scale and to list pods. `suggest`,
+`record` and `backtest KIND/NAME` need the right to list autoscalers too, and a Prometheus that scrapes the engines.
+`history`, `compare` and `explain --at` ask a Prometheus that scrapes the operator, and no cluster. `record --engine
+NAME --model NAME` and the other commands need no cluster. The chart starts `run`, and `check` in `helm test`.
 
 [Messages for wrong input](../records/cli-bad-input.md), by command.
 """

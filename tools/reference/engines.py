@@ -18,6 +18,12 @@ the figures that decisions need. The buckets of histograms are read from Prometh
 """
 WHICH = """\
 ```console
+$ kubectl -n monitoring port-forward service/prometheus-operated 9090
+```
+
+In another terminal:
+
+```console
 $ servingpool check deployment/llama -n chat --prometheus http://localhost:9090
 ```
 

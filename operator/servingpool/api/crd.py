@@ -105,7 +105,7 @@ def _columns() -> list[dict[str, Any]]:
         ("Ready/Desired/Max", "string", ".status.fleet", "Ready, desired and max replicas"),
         ("Tok/s", "number", ".status.throughput.generationTokensPerSecond", "Output tokens per second"),
         ("Queue", "number", ".status.queueDepth", "Requests that wait in engines and gateway"),
-        ("SLO%", "number", ".status.attainment", "Percent of the last hour's requests that met the SLO"),
+        ("Attainment", "number", ".status.attainment", "Percent of the last hour's requests that met the SLO"),
         ("Why", "string", ".status.why", "What determines the replicas now"),
     ]
     wide = [
@@ -136,7 +136,7 @@ def _column(name: str, kind: str, path: str, description: str) -> dict[str, Any]
 def _budget_columns() -> list[dict[str, Any]]:
     usual = [
         ("GPUs", "integer", ".spec.gpus", "GPUs that the pools may hold together"),
-        ("Held", "integer", ".status.held", "GPUs that their pods hold: ordered, loading and draining"),
+        ("Held", "integer", ".status.held", "GPUs that their pods hold: requested, loading and draining"),
         ("Waiting", "integer", ".status.waiting", "GPUs that are due to pools and held by other pods"),
         ("Why", "string", ".status.why", "What determines the budget now"),
     ]

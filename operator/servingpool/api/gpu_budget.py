@@ -198,7 +198,7 @@ class BudgetedPool(Part):
     priority: Count
     """Priority of the pool."""
     held: Count | None = None
-    """GPUs that its pods hold: ordered, loading and draining; absent if unknown."""
+    """GPUs that its pods hold: requested, loading and draining; absent if unknown."""
     due: Count | None = None
     """GPUs that are its due; absent if unknown."""
     wanted: Count | None = None
@@ -215,7 +215,7 @@ class BudgetStatus(StoredStatus):
     use: Word | None = None
     """Held GPUs and the budget for `kubectl get`, such as `12/16`."""
     held: Count | None = None
-    """GPUs that the pools' pods hold: ordered, loading and draining; absent if unknown."""
+    """GPUs that the pools' pods hold: requested, loading and draining; absent if unknown."""
     waiting: Count | None = None
     """GPUs that are due to pools and not theirs yet, because other pods hold them."""
     why: Sentence | None = None

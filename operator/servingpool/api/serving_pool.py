@@ -55,24 +55,39 @@ class ServingPool(Part):
         return self.metadata.key
 
 
+PLAIN = {"missing": "required", "extra_forbidden": "there is no such field"}
+"""What is said of some types of problems in place of pydantic's words."""
+
+
 def problems(error: ValidationError) -> str:
     """What is wrong with a manifest, each as `path: what must be, and what was given`, joined by `; `."""
-    return "; ".join(f"{_path(problem['loc'])}: {_said(problem)}" for problem in error.errors())
+    return "; ".join(f"{path(problem['loc']) or 'ServingPool'}: {said(problem)}" for problem in each(error))
 
 
-def _path(location: tuple[str | int, ...]) -> str:
-    path = ""
-    for step in location:
-        path += f"[{step}]" if isinstance(step, int) else f".{step}"
-    return path.removeprefix(".") or "ServingPool"
+def each(error: ValidationError) -> list[ErrorDetails]:
+    """The problems, less those that only follow: a list counts too few where its items are wrong themselves."""
+    found = error.errors()
+    return [
+        one
+        for one in found
+        if one["type"] != "too_short"
+        or not any(other["loc"][: len(one["loc"])] == one["loc"] for other in found if other is not one)
+    ]
 
 
-def _said(problem: ErrorDetails) -> str:
+def path(location: tuple[str | int, ...]) -> str:
+    """The way to a field, such as `targets[0].max`; empty for the whole."""
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
+    return "".join(steps).removeprefix(".")
+
+
+def said(problem: ErrorDetails, *, tell: bool = True) -> str:
+    """What is wrong in words, and what was given. `tell`: texts too, which may be secrets."""
     if problem["type"] == "value_error":
         return str(problem["ctx"]["error"])
-    if problem["type"] == "missing":
-        return "required"
-    said, given = problem["msg"][0].lower() + problem["msg"][1:], problem["input"]
+    if problem["type"] in PLAIN:
+        return PLAIN[problem["type"]]
+    words, given = problem["msg"][0].lower() + problem["msg"][1:], problem["input"]
     if isinstance(given, str):
-        return f"{said}, got '{given}'"
-    return f"{said}, got {given}" if isinstance(given, int | float) else said
+        return f"{words}, got '{given}'" if tell else words
+    return f"{words}, got {given}" if isinstance(given, int | float) else words

@@ -176,7 +176,7 @@ class TargetStatus(Part):
     cold_start: Word | None = None
     """Start-up time of its replicas, such as `1m35s`; until one has started, what is expected."""
     stuck: Sentence | None = None
-    """Why it does not deliver the replicas that were ordered; absent if it does."""
+    """Why it does not deliver the replicas that were requested; absent if it does."""
 
 
 class RoleStatus(Part):

@@ -1,15 +1,31 @@
 """The chart's alerts. `make generate` writes them into the chart, and docs/operate/alerts.md.
 
-`$(NAMESPACE)`, `$(RELEASE)`, `$(INTERVAL)` and `$(LEASE_DURATION)` stand for what Helm knows.
+`$(NAMESPACE)`, `$(RELEASE)`, `$(INTERVAL)` and `$(LEASE_DURATION)` stand for what Helm knows. `$(THRESHOLD)`
+and `$(FOR)` stand for the alert's own threshold and `for`, which the chart's values may change.
+
+Pages are about users: critical alerts on pools compare how fast the error budget is spent over a long window, which
+tells that it matters, and over a short one, which tells that it goes on (the multi-window burn rate of the SRE
+workbook). Windows are means of the operator's own figures, not sums of counters: those figures count requests that
+still wait as missed, and an engine that hangs finishes no request that a counter could count.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from servingpool.catalogue.condition_types import ConditionType, Truth
+from servingpool.catalogue.conditions import Reason
 
 OPERATOR, POOLS = "servingpool-operator", "servingpool-pools"
 """Rule groups."""
 CRITICAL, WARNING = "critical", "warning"
+"""Severities: wake somebody, and look at it in the day."""
+WORST = 0.8
+"""Share of missed requests that a burn rate reaches at the latest. A pool that allows 10% of misses can spend its
+budget at most 10 times as fast as planned, so 14.4 times would never come."""
+FEWEST = 10
+"""Missed requests within the hour, roughly, below which nobody is woken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +46,57 @@ class Alert:
     """What it does to users."""
     action: str
     """What to do about it."""
+    threshold: float | None = None
+    """The value of `$(THRESHOLD)`; None where the expression has none."""
+    state_of: Mapping[str, str] = field(default_factory=dict)
+    """Instead of description and effect, by the label `reason`."""
+    action_of: Mapping[str, str] = field(default_factory=dict)
+    """What to do, by the label `reason`; it follows the action."""
 
+
+def _of_pool(metric: str) -> str:
+    """A figure of each pool. What the scrape adds is dropped: a change of leader does not look like another pool."""
+    return f"max by (namespace, pool) ({metric})"
+
+
+def _with_mode(expr: str) -> str:
+    """The expression with the pool's mode as a label, which Alertmanager may route by."""
+    info = "max by (namespace, pool, mode) (servingpool_info)"
+    return f"({expr}) * on (namespace, pool) group_left (mode) {info}"
+
+
+HOUR, FIVE_MINUTES = _of_pool("servingpool_attainment_ratio"), _of_pool("servingpool_recent_attainment_ratio")
+
+
+def _mean(figure: str, window: str, otherwise: str) -> str:
+    """Over a window; where it holds nothing yet, as it is `otherwise` now."""
+    return f"(avg_over_time(({figure})[{window}]) or {otherwise})"
+
+
+def _burns(long: str, short: str, *, enough: str = "") -> str:
+    """The share of missed requests where both windows spend the budget faster than the threshold says.
+
+    Not in mode Recommend, where somebody else sizes the fleet.
+    """
+    allowed = f"clamp_max($(THRESHOLD) * (1 - {_of_pool('servingpool_objective_ratio')}), {WORST})"
+    over = " and ".join(f"1 - {share} > {allowed}" for share in (long, short))
+    return _with_mode(f'({over}{enough}) unless on (namespace, pool) servingpool_info{{mode="Recommend"}}')
+
+
+ARRIVALS = _of_pool("servingpool_arrival_rate")
+ENOUGH = f" and (1 - {HOUR}) * {_mean(ARRIVALS, '1h:1m', ARRIVALS)} * 3600 >= {FEWEST}"
+NOT_READY = tuple(
+    reason
+    for reason in Reason
+    if (reason.type, reason.status) == (ConditionType.READY, Truth.FALSE) and reason is not Reason.INTERNAL_ERROR
+)
+"""What ServingPoolNotReady covers; ServingPoolTurnFailed covers the rest."""
+
+SLO_ACTION = (
+    "servingpool explain {{ $labels.namespace }}/{{ $labels.pool }} shows what limits the replicas. At max: raise max, "
+    "or relax the SLO. If its reason says that no replica count meets the SLO, or names prefix caches, more replicas "
+    "do not help: see the page of symptoms. After a step in traffic the share recovers with time."
+)
 
 ALERTS = (
     Alert(
@@ -69,14 +135,15 @@ ALERTS = (
         wait="10m",
         expr=(
             "histogram_quantile(0.9, sum by (le) "
-            '(rate(servingpool_tick_lateness_seconds_bucket{namespace="$(NAMESPACE)"}[10m]))) > 10'
+            '(rate(servingpool_tick_lateness_seconds_bucket{namespace="$(NAMESPACE)"}[10m]))) > $(THRESHOLD)'
         ),
+        threshold=10,
         summary="The ServingPool operator falls behind.",
-        description="One tick in ten begins more than {{ $value | humanizeDuration }} late.",
+        description="1 in 10 decision rounds starts more than {{ $value | humanizeDuration }} late.",
         effect="All pools react later to a change of load.",
         action=(
             "Compare servingpool_tick_duration_seconds with the interval ($(INTERVAL)). Slow queries: check "
-            "Prometheus, or raise the backend's concurrency. CPU throttling: raise the limit; 1,000 pools take 0.13"
+            "Prometheus, or raise the backend's concurrency. CPU throttling: raise the limit; 1,000 pools take 0.2"
             " cores. Otherwise raise the interval."
         ),
     ),
@@ -85,7 +152,8 @@ ALERTS = (
         group=OPERATOR,
         severity=WARNING,
         wait="0s",
-        expr='increase(servingpool_pool_failures_total{namespace="$(NAMESPACE)"}[15m]) > 0',
+        expr='increase(servingpool_pool_failures_total{namespace="$(NAMESPACE)"}[15m]) > $(THRESHOLD)',
+        threshold=0,
         summary="Processing a pool ended in an exception.",
         description="{{ $value | humanize }} pools failed within 15 minutes; their replicas stayed as they were.",
         effect="The replicas of these pools do not follow the load.",
@@ -98,9 +166,10 @@ ALERTS = (
         wait="0s",
         # ServingPoolNotReady covers a refused scale, by pool.
         expr=(
-            "sum by (kind) "
-            '(increase(servingpool_api_write_failures_total{namespace="$(NAMESPACE)",kind!="scale"}[15m])) > 3'
+            "sum by (kind) (increase("
+            'servingpool_api_write_failures_total{namespace="$(NAMESPACE)",kind!="scale"}[15m])) > $(THRESHOLD)'
         ),
+        threshold=3,
         summary="The API server does not accept the operator's writes.",
         description="{{ $value | humanize }} writes of kind {{ $labels.kind }} failed within 15 minutes.",
         effect="Status or events are out of date (status, event), or a scale-down may remove busy pods (cost).",
@@ -115,46 +184,77 @@ ALERTS = (
         severity=WARNING,
         wait="5m",
         # ServingPoolTurnFailed covers InternalError.
-        expr=(
+        expr=_with_mode(
             "max by (namespace, pool, reason) "
             '(servingpool_condition{type="Ready",status="False",reason!="InternalError"})'
         ),
         summary="Pool {{ $labels.namespace }}/{{ $labels.pool }} is not Ready: {{ $labels.reason }}.",
         description="The Ready condition is False, so the replicas do not follow the load.",
         effect="Requests may miss the SLO when traffic rises; GPUs stay idle when it falls.",
-        action=(
-            "kubectl describe sp {{ $labels.pool }} -n {{ $labels.namespace }} says under Ready what blocks it. "
-            "InvalidSpec, UnknownBackend, UnknownEngine, UnknownGateway, TargetNotFound: correct the manifest. "
-            "UnknownKind, NoScaleSubresource, InvalidSelector, PodsNotGrouped, OwnedByParent: name another target. "
-            "ForbiddenGetScale: add the kind to extraTargets. FailedGetScale: check the API server. "
-            "AmbiguousOwner, OwnedByHPA, OwnedByKEDA: delete the other scaler. FailedUpdateScale: a missing right, "
-            "a webhook or a quota refuses the scale. ReplicasContested: another program sets spec.replicas. "
-            "ScalingDisabled: the target has 0 replicas. Unschedulable: no node has room. "
-            "FailedCreate: a quota refuses the pods. "
-            "TargetEnding, PoolEnding: it is being deleted; see its finalizers if it stays."
+        action="kubectl describe sp {{ $labels.pool }} -n {{ $labels.namespace }} says under Ready what is wrong.",
+        state_of={
+            Reason.REPLICAS_CONTESTED: (
+                "The replicas follow the load only until another program resets them. Then the fleet has the other "
+                "program's size, and requests may miss the SLO."
+            ),
+            Reason.UNSCHEDULABLE: (
+                "Replicas were ordered, and no node has room for their pods. The fleet is smaller than ordered, so "
+                "requests may miss the SLO."
+            ),
+            Reason.FAILED_CREATE: (
+                "Replicas were ordered, and the API server refuses their pods. The fleet is smaller than ordered, so "
+                "requests may miss the SLO."
+            ),
+            Reason.SCALING_DISABLED: "The target has 0 replicas, so nothing serves the model and nothing is scaled.",
+            Reason.TARGET_ENDING: "The target is being deleted, so it is not scaled. Its replicas go with it.",
+            Reason.POOL_ENDING: "The pool is being deleted, so nothing is scaled. Replicas stay as they are.",
+        },
+        action_of={reason: reason.action for reason in NOT_READY},
+    ),
+    Alert(
+        name="ServingPoolSloBurnsFast",
+        group=POOLS,
+        severity=CRITICAL,
+        wait="2m",
+        expr=_burns(HOUR, f"({FIVE_MINUTES} or {HOUR})", enough=ENOUGH),
+        threshold=14.4,
+        summary="Pool {{ $labels.namespace }}/{{ $labels.pool }} misses its SLO for many users now.",
+        description=(
+            "{{ $value | humanizePercentage }} of the last hour's requests missed the SLO. The last 5 minutes are as "
+            "bad. It is at least $(THRESHOLD) times what the objective allows, or 80% of all requests."
         ),
+        effect="Users wait longer than promised for the first token, or between tokens.",
+        action=SLO_ACTION,
+    ),
+    Alert(
+        name="ServingPoolSloBurns",
+        group=POOLS,
+        severity=CRITICAL,
+        wait="15m",
+        expr=_burns(_mean(HOUR, "6h:5m", HOUR), _mean(FIVE_MINUTES, "30m:5m", HOUR), enough=ENOUGH),
+        threshold=6,
+        summary="Pool {{ $labels.namespace }}/{{ $labels.pool }} has missed its SLO for hours.",
+        description=(
+            "{{ $value | humanizePercentage }} of requests missed the SLO in the last 6 hours. The last 30 minutes are "
+            "as bad. It is at least $(THRESHOLD) times what the objective allows, or 80% of all requests."
+        ),
+        effect="Users wait longer than promised for the first token, or between tokens.",
+        action=SLO_ACTION,
     ),
     Alert(
         name="ServingPoolSloMissed",
         group=POOLS,
         severity=WARNING,
-        wait="10m",
-        expr=(
-            "max by (namespace, pool) (servingpool_attainment_ratio) < max by (namespace, pool) "
-            "(servingpool_objective_ratio)"
-        ),
+        wait="1h",
+        expr=_burns(_mean(HOUR, "1d:15m", HOUR), HOUR),
+        threshold=1,
         summary="Pool {{ $labels.namespace }}/{{ $labels.pool }} misses its SLO.",
         description=(
-            "Only {{ $value | humanizePercentage }} of the last hour's requests met the SLO, fewer than the spec "
-            "asks for."
+            "{{ $value | humanizePercentage }} of requests missed the SLO in the last day. The last hour missed it "
+            "too. The objective allows fewer."
         ),
-        effect="Users wait longer than promised for the first token, or between tokens.",
-        action=(
-            "Run servingpool explain on the pool: it shows what limits the replicas. At max: raise max, or relax "
-            "the SLO. If its reason says that no replica count meets the SLO, or names prefix caches, more replicas "
-            "do not help: see the page of symptoms. After a step in traffic the share recovers with time. In mode "
-            "Recommend nothing is scaled."
-        ),
+        effect="Some users wait longer than promised for the first token, or between tokens.",
+        action=SLO_ACTION,
     ),
     Alert(
         name="ServingPoolHeldBelowNeed",
@@ -163,7 +263,7 @@ ALERTS = (
         wait="15m",
         # ServingPoolNotReady covers pods without a node, here and in the next alert; ServingPoolTargetNotDelivering
         # those of one of several targets.
-        expr=(
+        expr=_with_mode(
             # Of several targets the need is counted in replicas of one of them, so each counts by its speed.
             "(max by (namespace, pool) (servingpool_needed_replicas) > "
             "(1.01 * sum by (namespace, pool) (max by (namespace, pool, target) (servingpool_target_desired_replicas) "
@@ -186,14 +286,14 @@ ALERTS = (
         group=POOLS,
         severity=WARNING,
         wait="30m",
-        expr=(
+        expr=_with_mode(
             "max by (namespace, pool) (servingpool_requested_replicas) > max by (namespace, pool) "
             "(servingpool_ready_replicas) unless max by (namespace, pool) "
             '(servingpool_condition{type="Ready",reason="Unschedulable"} or '
             'servingpool_condition{type="TargetsAvailable",status="False"})'
         ),
         summary="Pool {{ $labels.namespace }}/{{ $labels.pool }} waits for replicas.",
-        description="{{ $value | humanize }} replicas are requested, and some were not Ready within 30 minutes.",
+        description="{{ $value | humanize }} replicas are requested, and some were not Ready within $(FOR).",
         effect="The fleet is smaller than requested, so requests may miss the SLO.",
         action=(
             "kubectl describe the pods that are not Ready: no node with free GPUs, an image that cannot be pulled, "
@@ -205,9 +305,9 @@ ALERTS = (
         group=POOLS,
         severity=WARNING,
         wait="15m",
-        expr='max by (namespace, pool) (servingpool_condition{type="TargetsAvailable",status="False"})',
+        expr=_with_mode('max by (namespace, pool) (servingpool_condition{type="TargetsAvailable",status="False"})'),
         summary="A target of pool {{ $labels.namespace }}/{{ $labels.pool }} does not deliver replicas.",
-        description="For 15 minutes a target of the pool has had fewer replicas than were ordered.",
+        description="For $(FOR) a target of the pool has had fewer replicas than were requested.",
         effect="Other targets replace it, perhaps at a higher price. If none is left, requests may miss the SLO.",
         action=(
             "kubectl describe sp {{ $labels.pool }} -n {{ $labels.namespace }} names the target under "
@@ -219,12 +319,14 @@ ALERTS = (
         group=POOLS,
         severity=WARNING,
         wait="30m",
-        expr=(
-            "max by (budget, namespace, pool) (servingpool_gpu_budget_due_gpus) > "
-            "max by (budget, namespace, pool) (servingpool_gpu_budget_held_gpus)"
+        expr=_with_mode(
+            "max by (budget, namespace, pool) (servingpool_gpu_budget_due_gpus) - "
+            "max by (budget, namespace, pool) (servingpool_gpu_budget_held_gpus) > 0"
         ),
         summary="Pool {{ $labels.namespace }}/{{ $labels.pool }} waits for GPUs of GPUBudget {{ $labels.budget }}.",
-        description="{{ $value | humanize }} GPUs are the pool's due, and it has not got them for 30 minutes.",
+        description=(
+            "The budget grants the pool {{ $value | humanize }} more GPUs, and other pods still hold them after $(FOR)."
+        ),
         effect="The pool is smaller than its share of the budget, so requests may miss the SLO.",
         action=(
             "servingpool explain on the pool names whose GPUs it waits for. Check whether those pods drain for long or "
@@ -236,7 +338,9 @@ ALERTS = (
         group=POOLS,
         severity=WARNING,
         wait="10m",
-        expr='max by (namespace, pool, reason) (servingpool_condition{type="MetricsAvailable",status="False"})',
+        expr=_with_mode(
+            'max by (namespace, pool, reason) (servingpool_condition{type="MetricsAvailable",status="False"})'
+        ),
         summary="Pool {{ $labels.namespace }}/{{ $labels.pool }} has no metrics to decide on: {{ $labels.reason }}.",
         description="The need is unknown, so replicas stay as they are, unless a queue is seen to grow.",
         effect="Requests may miss the SLO when traffic rises.",

@@ -50,7 +50,7 @@ class ConditionType(StrEnum):
     TARGETS_AVAILABLE = (
         "TargetsAvailable",
         Truth.TRUE,
-        "Every target delivers the replicas that are ordered. Only pools of several targets have this condition.",
+        "Every target delivers its requested replicas. Only pools of several targets have this condition.",
     )
     OBJECTS_READ = (
         "ObjectsRead",

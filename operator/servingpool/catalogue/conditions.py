@@ -78,7 +78,7 @@ class Reason(Templated, StrEnum):
     SCHEDULING_GATED = (
         "SchedulingGated",
         _READY,
-        "{gated} of {replicas} pods wait for a scheduling gate; they are ordered and hold their GPUs.",
+        "{gated} of {replicas} pods wait for a scheduling gate; they are requested and hold their GPUs.",
         "A gate such as Kueue's keeps pods from the scheduler until a quota admits them.",
         "Nothing at first. If it lasts, ask the gate's owner: kubectl describe the pod names it.",
     )
@@ -610,7 +610,7 @@ class Reason(Templated, StrEnum):
     TARGETS_DELIVER = (
         "TargetsDeliver",
         (ConditionType.TARGETS_AVAILABLE, Truth.TRUE),
-        "Each of {targets} targets delivers what is ordered of it, or is given time to.",
+        "Each of {targets} targets delivers its requested replicas, or is given time to.",
         "No target is known to lack nodes or quota.",
         "Nothing.",
     )
@@ -618,7 +618,7 @@ class Reason(Templated, StrEnum):
         "TargetNotDelivering",
         (ConditionType.TARGETS_AVAILABLE, Truth.FALSE),
         "{stuck}. {instead}",
-        "Nodes or quota of a target ran out, so others are ordered in its place. One probe of it stays ordered.",
+        "Nodes or quota of a target ran out, so others are requested instead. One replica of it stays, as a probe.",
         "Add nodes or quota for the target, or lower its max. Once the probe is Ready the target is used again.",
     )
     # Counted, of a GPUBudget
@@ -684,6 +684,6 @@ class Reason(Templated, StrEnum):
         "OverBudget",
         (ConditionType.SUFFICIENT, Truth.FALSE),
         "{held} GPUs are in use and the budget is {gpus}. Pools in mode Auto are scaled down.",
-        "The budget was lowered, or another program ordered more.",
+        "The budget was lowered, or another program requested more.",
         "Wait for the pods to end. Pools in mode Recommend or Paused keep theirs.",
     )

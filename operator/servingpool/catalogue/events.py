@@ -43,7 +43,7 @@ class EventReason(Templated, StrEnum):
     RECOMMENDED = (
         "Recommended",
         "Normal",
-        "Recommended {replicas} replicas, {requested} are set; reason: {reason}",
+        "Recommended {replicas} replicas, {requested} are requested; reason: {reason}",
         "In mode Recommend: what Auto would have done. Posted once per change of the recommendation.",
         "Compare with `servingpool compare`.",
     )

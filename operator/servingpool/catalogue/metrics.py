@@ -26,6 +26,14 @@ class Metric(StrEnum):
         member.kind, member.labels, member.unit, member.help, member.meaning = kind, labels, unit, help_, meaning
         return member
 
+    INFO = (
+        "servingpool_info",
+        "gauge",
+        (*POOL, "mode"),
+        "",
+        "1 for every pool, with its mode: Auto, Recommend or Paused.",
+        "Join it: * on (namespace, pool) group_left (mode) servingpool_info.",
+    )
     CONDITION = (
         "servingpool_condition",
         "gauge",
@@ -618,7 +626,7 @@ class Metric(StrEnum):
         "gauge",
         ("budget", *POOL),
         "GPUs",
-        "GPUs that a pool's pods hold: ordered, loading and draining.",
+        "GPUs that a pool's pods hold: requested, loading and draining.",
         "The sum over a budget stays within gpu_budget_gpus. Absent while the GPUs of one pool are unknown.",
     )
     BUDGET_DUE = (

@@ -52,11 +52,11 @@ class Note(Templated, StrEnum):
     )
     NO_NODE = (
         "pods without a node: {pods}",
-        "In TargetNotDelivering: other targets are ordered instead; one pod stays pending as a probe.",
+        "In TargetNotDelivering: other targets are requested instead; one pod stays pending as a probe.",
     )
     NOT_CREATED = (
-        "replicas that were ordered and have no pod: {replicas}; check quotas and the workload's events",
-        "In TargetNotDelivering: other targets are ordered instead; one replica stays ordered as a probe.",
+        "replicas that were requested and have no pod: {replicas}; check quotas and the workload's events",
+        "In TargetNotDelivering: other targets are requested instead; one replica stays requested as a probe.",
     )
     IN_ITS_PLACE = (
         "In its place: {others}.",
@@ -64,7 +64,7 @@ class Note(Templated, StrEnum):
     )
     NO_OTHER_TARGET = (
         "No other target delivers.",
-        "In TargetNotDelivering: nothing can be ordered in its place.",
+        "In TargetNotDelivering: nothing can be requested in its place.",
     )
     ALL_SAMPLES_LACK = (
         "Pods are scraped but do not export {names}",
@@ -217,13 +217,13 @@ class Note(Templated, StrEnum):
     )
     BEFORE_SCHEDULE = (
         "{replicas} by schedule {schedule}, which begins in {seconds:.0f} s",
-        "A min or max in TooFewReplicas and TooManyReplicas: replicas are ordered one cold start before the window.",
+        "A min or max in TooFewReplicas and TooManyReplicas: replicas are requested one cold start before the window.",
     )
     BUDGET_AS_BEFORE = ("the last valid one counts", "In InvalidBudget: the pools share what it said.")
     BUDGET_OFF = ("no pool is limited by it", "In InvalidBudget: no valid spec was seen since the operator's start.")
     GPUS_UNKNOWN = (
         "the GPUs of {pool} are unknown ({why})",
-        "In the limit GPUBudget: nothing is ordered for a pool while its own GPUs are unknown.",
+        "In the limit GPUBudget: nothing is requested for a pool while its own GPUs are unknown.",
     )
     NO_GPUS_STATED = (
         "neither its pods nor targets[].gpusPerReplica tell them",

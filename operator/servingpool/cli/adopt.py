@@ -120,7 +120,7 @@ def _tell_owner(scene: Scene) -> None:
 
 
 def _check(cluster: Handover, scene: Scene) -> int:
-    """Print the findings. How many doubts there are; Exit where one of them stops it."""
+    """Print the findings. Returns the number of doubts; Exit where a finding forbids to go on."""
     found = list(findings(scene, _rights(cluster, scene)))
     echo("\nCheck")
     table([("", each.level.value, each.subject, each.text) for each in found])
@@ -131,7 +131,7 @@ def _check(cluster: Handover, scene: Scene) -> int:
 
 
 def _rights(cluster: Handover, scene: Scene) -> dict[str, bool]:
-    """What adopt and release do, and whether it is allowed."""
+    """Rights that adopt and release need, and whether each is granted."""
     asked = [("patch", GROUP, PLURAL, cluster.key[1])]
     for raw in scene.autoscalers:
         group, plural = GROUPS[raw["kind"]].partition("/")[0], PLURALS[raw["kind"]]

@@ -43,7 +43,7 @@ collector also scans older objects, which costs 7% of a read."""
 
 
 class _Assembly:
-    """What lives as long as kopf's event loop."""
+    """Objects that live as long as kopf's event loop."""
 
     def __init__(self, config: OperatorConfig, kubeconfig: str | None) -> None:
         self._config, self._kubeconfig = config, kubeconfig

@@ -37,7 +37,7 @@ JOB_RIGHTS = {
     "autoscaling": (["horizontalpodautoscalers"], ["list"]),
     "keda.sh": (["scaledobjects"], ["list"]),
 }
-"""By API group what `servingpool record` reads."""
+"""Resources that `servingpool record` reads, by API group."""
 INDEX = "JOB_COMPLETION_INDEX"
 """Environment variable by which Kubernetes tells a Job's pod its index."""
 
@@ -143,7 +143,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     asked = backtesting.Asked(*given)
     if source is None:
         found, asked_of = chosen(config, prometheus, backend)
-        seconds = span("--since", since, *HISTORY)
+        seconds = span("--since", since, HISTORY)
         quiet()
         where = record.Where(found, asked_of, None if kubeconfig is None else str(kubeconfig), context)
         if every:

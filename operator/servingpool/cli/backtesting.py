@@ -1,4 +1,4 @@
-"""The work of `servingpool backtest`: one history or several at once, into pages, a summary, JSON or lines."""
+"""The work of `servingpool backtest`: a history or several at once, into pages, a summary, JSON or lines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOT_USABLE, MISSED = 1, 3
 MOST_SHOWN = 16 * 2**20
 """Bytes of what a page shows."""
 OURS = "<title>servingpool backtest: "
-"""What every report has in its head."""
+"""Text in the head of every report, by which a report is recognised."""
 HEAD = 1024
 """Characters within which it stands."""
 SHOWN, LINE = TypeAdapter(Shown), TypeAdapter(Line)
@@ -56,7 +56,7 @@ class Asked:
     price: float | None
 
     def question(self, header: Header) -> Question:
-        """From a manifest or from options. Raises typer.BadParameter."""
+        """The question, from a manifest or from options. Raises typer.BadParameter."""
         starts = None if self.cold_start is None else duration(self.cold_start, "--cold-start", "1s", "1h")
         rule = self._rule(header)
         if self.pool is not None:
@@ -115,7 +115,7 @@ def _checked(raw: Mapping[str, Any], engine: str, option: str) -> Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """One history of several, small enough to pass between processes."""
+    """Result of one history of several, small enough to pass between processes."""
 
     line: Line
     shown: bytes = b""
@@ -130,7 +130,7 @@ class _Done:
 
 
 def single(source: Path, asked: Asked, report: Path, *, figures: bool) -> int:
-    """One history into one page. The exit code."""
+    """Write a history into a page. Returns the exit code."""
     try:
         header, chunks = read(source)
         with terminal(stderr=True).status("starting") as line:
@@ -197,7 +197,7 @@ def collect(file: Path, report: Path) -> int:
 
 
 def _told_by(text: str) -> _Done:
-    """What a line of `-o lines` says. ValueError, KeyError, TypeError or zlib.error where it is none."""
+    """Content of a line of `-o lines`. ValueError, KeyError, TypeError or zlib.error where it is no such line."""
     raw: dict[str, Any] = orjson.loads(text)
     line, unpacker = LINE.validate_python(raw["line"]), zlib.decompressobj()
     text_shown = unpacker.decompress(base64.b64decode(raw["shown"]), MOST_SHOWN)

@@ -35,7 +35,7 @@ from servingpool.cli.figures import ANY_ENGINE, Target, where
 from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of, told
 from servingpool.cli.logs import quiet
 from servingpool.cli.output import echo, table
-from servingpool.cli.source import backend_of, unavailable
+from servingpool.cli.source import Prometheus, backend_of, unavailable
 from servingpool.cli.source import settings as settings_of
 from servingpool.cli.usage import workload, wrong
 from servingpool.decision.observation import Unknown
@@ -52,9 +52,7 @@ def check(  # noqa: PLR0913, a command's options
         Path | None,
         typer.Option(help="The operator's configuration file (YAML).", envvar="SERVINGPOOL_CONFIG", show_default=False),
     ] = None,
-    prometheus: Annotated[
-        str | None, typer.Option(metavar="URL", help="A Prometheus, instead of one of the configuration.")
-    ] = None,
+    prometheus: Prometheus = None,
     backend: Annotated[str, typer.Option(help="Which Prometheus of the configuration, for a target.")] = "default",
     namespace: Namespace = None,
     engine: Annotated[
@@ -82,8 +80,10 @@ def check(  # noqa: PLR0913, a command's options
     configuration, 4 the cluster refused or did not answer.
     """
     quiet()
-    if (config is None and prometheus is None) or (target is None and prometheus is not None):
-        wrong("Give --config FILE, or a target with --prometheus URL or --config FILE")
+    if config is None and prometheus is None:
+        wrong("Give --config FILE, or a KIND/NAME with --prometheus URL or --config FILE")
+    if target is None and prometheus is not None:
+        wrong("Give --config FILE alone, or name a KIND/NAME whose engines to look at")
     found = settings_of(config, prometheus)
     if target is None:
         raise typer.Exit(_check_backends(found.backends))
@@ -107,7 +107,7 @@ def check(  # noqa: PLR0913, a command's options
 
 
 def _gateway(given: str | None, namespace: str, backend: BackendConfig, settings: OperatorConfig) -> OwnGateway | None:
-    """The one that is asked for, or the backend's."""
+    """The gateway that is asked for, or the backend's."""
     if given is None:
         return gateway_in(namespace, None, backend)
     name, _, in_front = given.partition("/")
@@ -128,7 +128,7 @@ def _check_backends(backends: Sequence[BackendConfig]) -> int:
 
 
 async def _ask(backends: Sequence[BackendConfig]) -> Mapping[str, Unknown | None]:
-    """By name, why a backend does not answer; None where it does."""
+    """Why backends do not answer, by name; None where a backend answers."""
     opened = [PrometheusBackend(backend) for backend in backends]
     try:
         problems = await asyncio.gather(*(backend.check() for backend in opened))
@@ -179,7 +179,7 @@ async def check_target(
 
 
 class _Model(NamedTuple):
-    """What the engines serve."""
+    """Model that the engines serve."""
 
     name: str = ""
     """Empty where it is not known."""
@@ -226,17 +226,20 @@ async def _check(
     # Of a replica of several pods some serve, and the others have no engine's metrics.
     told = {pods[sample.replica] for sample in selection.samples}
     missing = {pod: why for pod, why in selection.missing.items() if pods[pod] not in told}
-    sound = _pods(seen, target.namespace, replace(selection, missing=missing))
+    sound = _pods(seen, target, replace(selection, missing=missing))
     if lacking:
         echo(f"Missing, and needed for decisions: {', '.join(lacking)}.", err=True)
     return _Model(model, sound and not lacking and not several)
 
 
-def _pods(seen: Inspection, namespace: str, selection: Selection) -> bool:
+def _pods(seen: Inspection, target: Target, selection: Selection) -> bool:
     """Print what is wrong with pods. Whether nothing is."""
+    given = [("spec.engine", "--engine", target.engine), ("spec.model", "--model", target.model)]
     for pod, missing in sorted(selection.missing.items()):
-        error = seen.errors.get((namespace, pod))
-        echo(f"{missing.reason}. (pod {pod})" + (f" Prometheus says: {error}." if error else ""), err=True)
+        error, reason = seen.errors.get((target.namespace, pod)), missing.reason
+        for field, option, value in given:
+            reason = reason.replace(field, option) if value is not None else reason  # no pool is looked at
+        echo(f"{reason}. (pod {pod})" + (f" Prometheus says: {error}." if error else ""), err=True)
     if selection.doubled:
         echo(Reason.DOUBLED_SERIES.message(pods=selection.named_doubled), err=True)
     if selection.native:
@@ -247,7 +250,7 @@ def _pods(seen: Inspection, namespace: str, selection: Selection) -> bool:
 
 
 def _figures(seen: Inspection, profile: EngineMetrics) -> list[str]:
-    """Print a line for each figure. Those that are needed, and that some pod with series lacks."""
+    """Print a line for each figure. Returns needed figures that some pod with series lacks."""
     found = [pages.find(profile, samples) for samples in seen.samples.values()] or [pages.find(profile, ())]
     lines = [("figure", "pods", "newest", "series")]
     lines += [(each[0].figure.value, *_line(each, seen, profile)) for each in zip(*found, strict=True)]
@@ -256,7 +259,7 @@ def _figures(seen: Inspection, profile: EngineMetrics) -> list[str]:
 
 
 def _line(each: Sequence[Found], seen: Inspection, profile: EngineMetrics) -> tuple[str, str, str]:
-    """Of a figure, as each pod's series tell it: the pods that have it, the age of the newest sample, the series."""
+    """Line on a figure, by each pod's series: the pods that have it, the age of the newest sample, the series."""
     there = [one for one in each if one.series is not None]
     shown = there[0] if there else each[0]
     age = seen.ages.get(shown.figure)
@@ -297,7 +300,7 @@ async def check_gateway(
 
 
 def _gateway_figures(seen: Inspection, profile: GatewayProfile) -> set[GatewayFigure]:
-    """Print a line for each. Those that some pod has."""
+    """Print a line for each figure of the gateway. Returns the figures that some pod has."""
     found = [pages.find(profile.metrics, samples) for samples in seen.samples.values()]
     lines, there = [("figure", "pods", "newest", "series")], set()
     for name, figure in READ_AS.items():

@@ -1,4 +1,4 @@
-"""`servingpool compare`: the operator's own recommendation beside the replicas that stood."""
+"""`servingpool compare`: the operator's own recommendation beside the requested replicas."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def compare(  # noqa: PLR0913, a command line's options are its parameters
     context: Context = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Compare the replicas that stood with those that the operator recommended: GPU-hours, dollars, attainment.
+    """Compare the requested replicas with those that the operator recommended: GPU-hours, dollars, attainment.
 
     For a pool in mode Recommend beside an HPA or a ScaledObject. It reads the operator's own metrics in Prometheus.
-    The attainment of the fleet that stood is observed; that of the recommendation is what the operator expected.
+    The attainment of the requested replicas is observed; that of the recommendation is what the operator expected.
 
     Example: `servingpool compare chat --since 3d --prometheus http://localhost:9090`
 
     Exit codes: 0 compared, 2 wrong usage, 3 no recommendation in that time or a pool of several targets, 4 the
     kubeconfig cannot be read, 6 Prometheus did not answer or several pools have this name in it.
     """
-    seconds = span("--since", since, *SINCE)
+    seconds = span("--since", since, SINCE)
     key, step = named(pool, namespace, kubeconfig, context), max(STEP, seconds / MOST_STEPS)
 
     def fleets(asked: Asked) -> Comparison | str:
@@ -76,7 +76,7 @@ def compare(  # noqa: PLR0913, a command line's options are its parameters
 def _show(pool: str, since: str, found: Comparison) -> None:
     stood, wanted = found.stood, found.recommended
     echo(f"ServingPool {pool}, last {since}: both fleets known for {found.seconds / found.asked:.0%} of the time\n")
-    rows: list[tuple[str, ...]] = [("", "stood", "recommended", "difference")]
+    rows: list[tuple[str, ...]] = [("", "requested", "recommended", "difference")]
     rows.append(_amounts("replica-hours", stood.replica_hours, wanted.replica_hours))
     rows.append(_amounts("GPU-hours", stood.gpu_hours, wanted.gpu_hours))
     rows.append(_amounts("dollars", stood.dollars, wanted.dollars))
@@ -123,13 +123,13 @@ class SeveralTargets(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two fleets; a figure is None where the record does not have it."""
+    """Figures of one of the two fleets; None where the record does not have a figure."""
 
     replica_hours: float
     gpu_hours: float | None
     dollars: float | None
     attainment: float | None
-    """Share of requests that met the SLO: observed of the fleet that stood, expected of the one recommended."""
+    """Share of requests that met the SLO: observed of the requested replicas, expected of the recommended replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +137,9 @@ class Comparison:
     """Both fleets over the time in which both are known."""
 
     seconds: float
-    """In which both are known."""
+    """Seconds in which both are known."""
     asked: float
-    """Seconds that were asked for."""
+    """Seconds of the asked time."""
     judged: float
     """Share of the requests of which both attainments are known."""
     objective: float | None
@@ -147,13 +147,13 @@ class Comparison:
     recommended: Side
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: camelCase would be a second vocabulary, so the names are those of the fields."""
+        """Fields for JSON, by the names of the fields: camelCase would be a second vocabulary."""
         return asdict(self)
 
 
 @dataclass(slots=True)
 class _Sums:
-    """One fleet, summed over the steps."""
+    """Sums of a fleet over the steps."""
 
     replicas: float = 0.0
     gpus: float = 0.0
@@ -215,7 +215,7 @@ def compare_fleets(source: OwnRecord, start: float, end: float, step: float) -> 
 
 
 def _fleets(record: Record) -> tuple[float | None, float | None]:
-    """Replicas that stood and that were recommended. Where the need was unknown nothing was recommended."""
+    """Replicas that were requested, and replicas that were recommended: none where the need was unknown."""
     if one(record, Metric.NEEDED_REPLICAS) is None:
         return None, None
     return one(record, Metric.REQUESTED_REPLICAS), one(record, Metric.DESIRED_REPLICAS)

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from servingpool.adapters.cluster.errors import ClusterError, Forbidden
 from servingpool.adapters.prometheus.own_record import OwnRecord
 from servingpool.cli.extras import needs
-from servingpool.cli.kubectl import Context, Kubeconfig, connect, told
+from servingpool.cli.kubectl import Context, Kubeconfig, connect, tell, told
 from servingpool.cli.output import echo
 from servingpool.cli.own_record import Match, Prometheus, Source
 from servingpool.cli.source import Backend, Config
@@ -40,6 +41,15 @@ def dashboard(  # noqa: PLR0913, one parameter an option
         typer.Option(metavar="NAME", help="A further host name by which browsers may ask for it. Repeatable."),
     ] = None,
     browse: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    grafana: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            envvar="SERVINGPOOL_GRAFANA",
+            help="A Grafana dashboard to link to, with {namespace} and {pool} in its URL.",
+            show_default=False,
+        ),
+    ] = "",
     context: Context = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
@@ -55,9 +65,18 @@ def dashboard(  # noqa: PLR0913, one parameter an option
     with needs("dashboard"):
         from servingpool_dashboard.command import PortError, run
 
+    if grafana and not grafana.startswith(("http://", "https://")):
+        echo(f"--grafana must be http:// or https://, got '{grafana}'", err=True)
+        raise typer.Exit(2)
     record = None if prometheus is None and config is None else _record(Source(prometheus, config, backend, match))
     with told():
-        connect(kubeconfig, context)
+        pools = connect(kubeconfig, context)
+    try:
+        pools.probe(namespace)
+    except ClusterError as error:  # it may answer later
+        tell(error)
+        if isinstance(error, Forbidden) and namespace is None:
+            echo("Add -n NAMESPACE if you may read the pools of one namespace only.", err=True)
     if address not in {LOOPBACK, "::1", "localhost"}:
         echo(f"Anyone who reaches {address} sees the pools with your rights; there is no login.", err=True)
     try:
@@ -69,7 +88,10 @@ def dashboard(  # noqa: PLR0913, one parameter an option
             port=port,
             names=host or (),
             say=lambda url: echo(f"Dashboard on {url}. Ctrl-C stops it."),
+            warn=lambda text: echo(text, err=True),
             browse=browse,
+            grafana=grafana,
+            context=context,
         )
     except PortError as error:
         echo(str(error), err=True)
@@ -79,7 +101,7 @@ def dashboard(  # noqa: PLR0913, one parameter an option
 
 
 def _record(source: Source) -> Callable[[tuple[str, str]], OwnRecord]:
-    """Where each pool's record is. A wrong URL ends the command."""
+    """Source of each pool's record. A wrong URL ends the command."""
     asked, labels = source.chosen()
     asked = asked.model_copy(update={"timeout": TIMEOUT})
     return lambda key: OwnRecord(asked, key, labels)

@@ -132,7 +132,7 @@ def again(**options: str | float | None) -> str:
 
 def bound(text: str, option: str, high: str) -> float | None:
     """Seconds, or None for `none`. Raises typer.BadParameter."""
-    return None if text == "none" else duration(text, option, "1ms", high, also=", or none")
+    return None if text == "none" else duration(text, option, "1ms", high, also=" or none")
 
 
 def duration(text: str, option: str, low: str, high: str, *, also: str = "") -> float:
@@ -140,7 +140,8 @@ def duration(text: str, option: str, low: str, high: str, *, also: str = "") -> 
     try:
         return DurationBetween(low, high).read(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{error}{also}", param_hint=option) from error
+        said, got, given = str(error).partition(", got ")
+        raise typer.BadParameter(f"{said}{also}{got}{given}", param_hint=option) from error
 
 
 def write(path: Path, text: str, option: str) -> None:
@@ -153,7 +154,7 @@ def write(path: Path, text: str, option: str) -> None:
 
 
 def _compared(setup: Setup) -> Comparison:
-    """With a progress bar on stderr."""
+    """Comparison of the policies, with a progress bar on stderr."""
     from servingpool_simulation.compiled import COMPILED
     from servingpool_simulation.demo import compare
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import typer
 from pydantic import ValidationError
@@ -13,6 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from servingpool.adapters.cluster.pools import Pools
 from servingpool.adapters.prometheus.own_record import Record
 from servingpool.api.conditions import ConditionType, Reason, Truth
 from servingpool.api.duration import brief
@@ -39,12 +40,14 @@ from servingpool.cli.usage import wrong
 
 ACTIONS = {reason.value: reason.action for reason in Reason}
 """What to do, by the reason of a condition."""
+INTERRUPTED = 130
+"""Exit code."""
 FUTURE = 60.0
 """Seconds after now that `--at` may be, for clocks that differ."""
 
 
 class Exit(IntEnum):
-    """What the exit codes mean."""
+    """Exit codes of the command."""
 
     EXPLAINED = 0
     NOT_FOUND = 1
@@ -65,6 +68,7 @@ def explain(  # noqa: PLR0913, a command line's options are its parameters
     at: Annotated[
         str | None, typer.Option(metavar="TIME", help="A time, such as 2026-11-20T03:12 (UTC unless it has a zone).")
     ] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Explain each further decision until Ctrl-C.")] = False,
     prometheus: Prometheus = None,
     config: Config = None,
     backend: Backend = "default",
@@ -74,16 +78,18 @@ def explain(  # noqa: PLR0913, a command line's options are its parameters
 ) -> None:
     """Show the last decision for a pool: raw need, each limit, the figures and the conditions.
 
-    With --at it explains the decision that stood at that time, from the operator's own metrics in Prometheus alone. A
-    time that `servingpool history` prints gives the decision that made the change.
+    With --at it explains the decision of that time, from the operator's own metrics in Prometheus alone. A time that
+    `servingpool history` prints gives the decision that made the change.
 
     Example: `servingpool explain chat`
 
     Example: `servingpool explain chat --at 2026-11-20T03:12 --prometheus http://localhost:9090`
 
     Exit codes: 0 explained, 1 no such pool, 2 wrong usage, 3 no decision yet, 4 the cluster did not answer,
-    5 the pool is not valid, 6 Prometheus did not answer or several pools have this name in it.
+    5 the pool is not valid, 6 Prometheus did not answer or several pools have this name in it, 130 a watch was ended.
     """
+    if at is not None and watch:
+        wrong("Give --at or --watch, not both")
     if at is not None:
         source = Source(prometheus, config, backend, match)
         raise typer.Exit(_explain_past(named(pool, namespace, kubeconfig, context), at, output, source))
@@ -91,16 +97,45 @@ def explain(  # noqa: PLR0913, a command line's options are its parameters
         pools = connect(kubeconfig, context)
         where = place(pools, pool, namespace)
         raw = pools.read(*where)
+        found = _explain(raw, output)
+        if watch:
+            try:
+                _watch(pools, where, raw, found, output)
+            except KeyboardInterrupt:
+                raise typer.Exit(INTERRUPTED) from None
+    raise typer.Exit(Exit.EXPLAINED if found.status.last_decision is not None else Exit.NO_DECISION)
+
+
+def _explain(raw: dict[str, Any], output: Output | None) -> ServingPool:
+    """Print the pool's last decision. Ends the command where the pool is not valid."""
     try:
         found = ServingPool.read(raw)
     except ValidationError as error:
-        echo(f"ServingPool {'/'.join(where)} is not valid: {problems(error)}", err=True)
+        meta = raw["metadata"]
+        echo(f"ServingPool {meta['namespace']}/{meta['name']} is not valid: {problems(error)}", err=True)
         raise typer.Exit(Exit.INVALID) from None
     if output is not None:
         printed(found.status.to_dict(), output)
     else:
         show(found)
-    raise typer.Exit(Exit.EXPLAINED if found.status.last_decision is not None else Exit.NO_DECISION)
+    return found
+
+
+def _watch(
+    pools: Pools, where: tuple[str, str], raw: dict[str, Any], last: ServingPool, output: Output | None
+) -> NoReturn:
+    """Print each decision that says something else than the last; a tick's time alone is nothing new."""
+
+    def said(pool: ServingPool) -> object:
+        decision = pool.status.last_decision
+        conditions = [(one.type, one.status, one.reason) for one in pool.status.conditions]
+        return None if decision is None else (decision.replicas, decision.verdict, decision.reason), conditions
+
+    for changed in pools.changes(*where, raw):
+        found = ServingPool.read(changed)
+        if said(found) != said(last):
+            last = _explain(changed, output)
+    raise KeyboardInterrupt
 
 
 def _explain_past(key: tuple[str, str], at: str, output: Output | None, source: Source) -> Exit:
@@ -135,7 +170,7 @@ def show(pool: ServingPool, console: Console | None = None) -> None:
         parts += [Text("No decision yet."), _conditions(status)]
     else:
         parts += _explained(status, pool.spec.slo, decision)
-    console.print(Panel(Group(*parts), title=Text(f"ServingPool {'/'.join(pool.key)}"), title_align="left"))
+    _framed(console, pool.key, parts)
 
 
 def show_past(key: tuple[str, str], status: Status, slo: Slo | None, console: Console | None = None) -> None:
@@ -144,7 +179,16 @@ def show_past(key: tuple[str, str], status: Status, slo: Slo | None, console: Co
     if decision is None:
         raise ValueError("a past without a decision has nothing to show")
     parts = [Text("from the operator's metrics in Prometheus"), *_explained(status, slo, decision)]
-    (console or terminal()).print(Panel(Group(*parts), title=Text(f"ServingPool {'/'.join(key)}"), title_align="left"))
+    _framed(console or terminal(), key, parts)
+
+
+def _framed(console: Console, key: tuple[str, str], parts: Iterable[RenderableType]) -> None:
+    """In a box on a terminal; in a pipe, where a program or grep reads it, without."""
+    title = Text(f"ServingPool {'/'.join(key)}")
+    if console.is_terminal:
+        console.print(Panel(Group(*parts), title=title, title_align="left"))
+    else:
+        console.print(title, *parts, sep="\n")
 
 
 def _of_what(pool: ServingPool) -> Text:
@@ -184,7 +228,7 @@ def _missed(status: Status) -> Iterator[RenderableType]:
 
 
 def _roles(roles: Iterable[RoleStatus]) -> Iterator[RenderableType]:
-    """Each role's own way from the need to its replicas."""
+    """Each role's steps from the need to its replicas."""
     for one in roles:
         if one.last_decision is not None:
             yield Text(one.role.value, style="bold")
@@ -203,18 +247,18 @@ def _steps(decision: LastDecision, replicas: int | None) -> Table:
     for limit in decision.limits:
         table.add_row(limit.name, f"{limit.before} -> {limit.after}", limit.reason)
     table.add_row(
-        Text("answer", style="bold"),
+        Text("desired", style="bold"),
         Text(str(decision.replicas), style="bold"),
-        "" if replicas is None else f"spec.replicas is {replicas}",
+        "" if replicas is None else f"{replicas} requested",
     )
     return table
 
 
 def _targets(targets: Iterable[TargetStatus]) -> Table:
-    """Each of several targets. Need, limits and forecast are counted in replicas of the one with speed 1."""
+    """Table of the targets. Need, limits and forecast are counted in replicas of the target with speed 1."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("target", overflow="fold")
-    for name in ("replicas", "ready", "desired", "speed", "cold start"):
+    for name in ("requested", "ready", "desired", "speed", "cold start"):
         table.add_column(name, justify="right")
     table.add_column("state", overflow="fold")
     for one in targets:
@@ -268,7 +312,7 @@ def _figures(status: Status, slo: Slo | None) -> Table:
 
 
 def _compare(row: Callable[..., None], status: Status, cost: Cost) -> None:
-    """What the fleet costs, and what its traffic would cost at the hosted price."""
+    """Cost of the fleet, and of its traffic at the hosted price."""
     row("cost", _dollars(cost.dollars_per_hour), " per hour")
     if cost.compared_to is None:
         return

@@ -15,12 +15,12 @@ FOLDERS = {
     "lab": ("simulation", "lab"),
     "dashboard": ("dashboard",),
 }
-"""By extra the folders in `packages/` of a checkout that have its packages."""
+"""Folders in `packages/` of a checkout, by extra."""
 
 
 @contextmanager
 def needs(extra: str) -> Iterator[None]:
-    """For imports of what comes with an extra. Names the extra and raises typer.Exit(2) where a package is missing."""
+    """Guard for imports of an extra. Names the extra and raises typer.Exit(2) where a package is missing."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -17,16 +17,16 @@ class Target:
 
     namespace: str
     kind: str
-    """As kubectl takes it."""
+    """Kind as kubectl takes it."""
     name: str
     engine: str | None = None
-    """As the pods' series tell where None."""
+    """Name of the engine; None: as the pods' series tell."""
     model: str | None = None
-    """Likewise."""
+    """Name of the model; None: as the pods' series tell."""
 
 
 def where(found: Found, profile: EngineMetrics) -> str:
-    """The series that hold a figure, with their labels; or those that were looked for."""
+    """The series that hold a figure, with their labels; or the series that were looked for."""
     if found.series is not None:
         late = ", counted at finish" if found.series.counted == "atFinish" else ""
         text = f"{found.series.name or found.series.text}{{{', '.join(found.labels)}}}"

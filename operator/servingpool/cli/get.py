@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from servingpool.adapters.cluster.pools import Pools
+from servingpool.api.group import GROUP, PLURAL
 from servingpool.catalogue.plain import plain
+from servingpool.cli.jsonpath import JsonPath
 from servingpool.cli.kubectl import (
     AllNamespaces,
     Context,
@@ -29,15 +31,32 @@ GONE = 410
 """HTTP status of a watch that asks for versions which are no longer kept."""
 
 
-class Form(StrEnum):
-    """How pools are printed."""
-
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
+JSONPATH = "jsonpath="
 
 
-def get(
+def _form(text: str) -> str:
+    """How pools are printed. Raises typer.BadParameter."""
+    if text in {"wide", "json", "yaml", "name"}:
+        return text
+    if text.startswith(JSONPATH):
+        try:
+            JsonPath(text.removeprefix(JSONPATH))
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+        return text
+    raise typer.BadParameter(f"must be wide, name, json, yaml or jsonpath=TEMPLATE, got '{text}'")
+
+
+def _path(text: str) -> str:
+    """What pools are sorted by, with or without its braces. Raises typer.BadParameter."""
+    try:
+        JsonPath(within := f"{{{text.removeprefix('{').removesuffix('}')}}}")
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return within
+
+
+def get(  # noqa: PLR0913, a command line's options are its parameters
     pool: Annotated[
         str | None,
         typer.Argument(metavar="[NAME]", help="One ServingPool, as NAME or NAMESPACE/NAME.", autocompletion=complete),
@@ -45,7 +64,23 @@ def get(
     *,
     namespace: Namespace = None,
     all_namespaces: AllNamespaces = False,
-    output: Annotated[Form | None, typer.Option("--output", "-o", help="More columns, or the pools in full.")] = None,
+    selector: Annotated[
+        str | None, typer.Option("--selector", "-l", metavar="SELECTOR", help="Labels of the pools, such as team=chat.")
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="wide|name|json|yaml|jsonpath=TEMPLATE",
+            parser=_form,
+            help="More columns, names alone, the pools in full, or fields of them.",
+        ),
+    ] = None,
+    sort_by: Annotated[
+        str | None,
+        typer.Option(metavar="JSONPATH", parser=_path, help="Field to sort by, such as .status.desiredReplicas."),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Print each change until Ctrl-C.")] = False,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
@@ -54,44 +89,102 @@ def get(
 
     Example: `servingpool get -A -o wide`
 
+    Example: `servingpool get -l team=chat --sort-by .status.desiredReplicas`
+
+    Example: `servingpool get chat -o jsonpath='{.status.lastDecision.reason}'`
+
     Exit codes: 0 listed, 1 no such pool, 2 wrong usage, 4 the cluster refused or did not answer, 130 a watch was ended.
     """
-    if pool is not None and all_namespaces:
-        wrong("Give a NAME or --all-namespaces, not both")
+    if pool is not None and (all_namespaces or selector is not None):
+        wrong(f"Give a NAME or {'--all-namespaces' if all_namespaces else '--selector'}, not both")
     with told():
         pools = connect(kubeconfig, context)
         within, name = (None if all_namespaces else namespace or pools.namespace), None
         if pool is not None:
             within, name = place(pools, pool, namespace)
         try:
-            _print(pools, within, name, output, watch=watch)
+            Printer(pools, Asked(within, name, selector), output, sort_by).print(watch=watch)
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
 
 
-def _print(pools: Pools, namespace: str | None, name: str | None, output: Form | None, *, watch: bool) -> None:
-    columns = output not in {Form.JSON, Form.YAML}
-    found = pools.read(namespace, name, table=columns)
-    table = Table(wide=output is Form.WIDE, everywhere=namespace is None) if columns else None
-    if table is not None:
-        table.show(found)
-        if not found["rows"] and not watch:
-            where = "" if namespace is None else f" in namespace {namespace}"
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which pools."""
+
+    namespace: str | None
+    """None for all."""
+    name: str | None
+    selector: str | None
+
+
+class Printer:
+    """Reads pools and prints them, as a table or in full."""
+
+    def __init__(self, pools: Pools, asked: Asked, output: str | None, sort_by: str | None) -> None:
+        self._pools, self._asked, self._output = pools, asked, output
+        self._sort = None if sort_by is None else JsonPath(sort_by)
+        columns = output in {None, "wide"}
+        self._table = Table(wide=output == "wide", everywhere=asked.namespace is None) if columns else None
+
+    def print(self, *, watch: bool) -> None:
+        """Once, or until Ctrl-C."""
+        found = self._read(self._asked.name)
+        self._show(found)
+        if self._table is not None and not found["rows"] and not watch:
+            self._tell_none()
+        while watch:
+            for event in self._pools.watch(
+                self._asked.namespace,
+                self._asked.name,
+                found["metadata"]["resourceVersion"],
+                table=self._table is not None,
+                selector=self._asked.selector,
+            ):
+                if event["type"] == "ERROR":
+                    if event["object"].get("code") != GONE:
+                        echo(f"The watch ended: {event['object'].get('message', 'without a reason')}", err=True)
+                    break
+                self._show(event["object"])
+            found = self._read(None if self._asked.namespace is None else self._asked.name)
+
+    def _read(self, name: str | None) -> dict[str, Any]:
+        asked, table, sort = self._asked, self._table is not None, self._sort is not None
+        found = self._pools.read(asked.namespace, name, table=table, selector=asked.selector, whole=sort)
+        return found if self._sort is None else _sorted(found, self._sort)
+
+    def _show(self, found: dict[str, Any]) -> None:
+        output = self._output
+        if self._table is not None:
+            self._table.show(found)
+        elif output == "name":
+            for one in found.get("items", [found]):
+                echo(plain(f"{PLURAL}.{GROUP}/{one['metadata']['name']}"))
+        elif output is not None and output.startswith(JSONPATH):
+            echo(JsonPath(output.removeprefix(JSONPATH)).render(found))
+        elif output is not None:
+            printed(found, output)
+
+    def _tell_none(self) -> None:
+        where = "" if self._asked.namespace is None else f" in namespace {self._asked.namespace}"
+        if self._asked.selector:
+            echo(f"No ServingPools found{where} with labels {self._asked.selector}.", err=True)
+        else:
             echo(f"No ServingPools found{where}. `servingpool suggest` writes one for a Deployment.", err=True)
-    elif output is not None:
-        printed(found, output)
-    while watch:
-        version = found["metadata"]["resourceVersion"]
-        for event in pools.watch(namespace, name, version, table=columns):
-            if event["type"] == "ERROR":
-                if event["object"].get("code") != GONE:
-                    echo(f"The watch ended: {event['object'].get('message', 'without a reason')}", err=True)
-                break
-            if table is not None:
-                table.show(event["object"])
-            elif output is not None:
-                printed(event["object"], output)
-        found = pools.read(namespace, None if namespace is None else name, table=columns)
+
+
+def _sorted(found: dict[str, Any], by: JsonPath) -> dict[str, Any]:
+    """The list or table in the order of a field: numbers before texts, pools without the field first."""
+
+    def key(one: dict[str, Any]) -> tuple[int, float, str]:
+        values = by.values(one.get("object", one))
+        value = values[0] if values else None
+        if isinstance(value, int | float):
+            return 1, float(value), ""
+        return (0, 0.0, "") if value is None else (2, 0.0, str(value))
+
+    rows = "rows" if "rows" in found else "items"
+    return {**found, rows: sorted(found[rows], key=key)} if rows in found else found
 
 
 class Table:
@@ -100,7 +193,7 @@ class Table:
     def __init__(self, *, wide: bool, everywhere: bool) -> None:
         self._wide, self._everywhere = wide, everywhere
         self._columns: list[int] = []
-        """Those of the table that are shown."""
+        """Columns of the table that are shown."""
         self._widths: list[int] = []
 
     def show(self, table: dict[str, Any]) -> None:

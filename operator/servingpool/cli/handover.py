@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class Exit(IntEnum):
-    """What the exit codes mean, besides those of `kubectl`."""
+    """Exit codes besides those of `kubectl`."""
 
     DONE = 0
     STOPPED = 3
@@ -53,16 +53,16 @@ class Stopped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step."""
+    """A step of a handover."""
 
     text: str
-    """What it does, as an order."""
+    """Action of the step, as an order."""
     run: Callable[[], str]
     """Does it, or finds it done; what is so then."""
 
 
 def carry_out(step: Step) -> str:
-    """What is so once a step is done. It is begun anew if an object was changed meanwhile. Stopped, ClusterError."""
+    """Do a step and return its result. It is begun anew if an object was changed meanwhile. Stopped, ClusterError."""
     for _ in range(TRIES - 1):
         with suppress(Conflict):
             return step.run()
@@ -70,7 +70,7 @@ def carry_out(step: Step) -> str:
 
 
 def wait_for(what: str, look: Callable[[], T | None], seconds: float) -> T:
-    """What `look` finds once it finds something. Stopped if that takes too long."""
+    """Result of `look` once it has one. Stopped if that takes too long."""
     until = time.monotonic() + seconds
     while (found := look()) is None:
         if time.monotonic() >= until:
@@ -270,7 +270,7 @@ class Release:
 
 
 def wait_observed(cluster: Handover, written: Raw) -> Raw:
-    """The pool, once the operator has decided on the spec that was written: it scales by no older one from then on."""
+    """The pool, once the operator has decided on the written spec: from then on it scales by no older spec."""
     generation = written["metadata"]["generation"]
 
     def look() -> Raw | None:

@@ -1,4 +1,4 @@
-"""What is to be known before a pool takes a workload over from its autoscaler."""
+"""Checks before a pool takes a workload over from its autoscaler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from servingpool.api.mode import Mode
 
 GUIDE = "docs/how-to/gitops.md"
 AUTO_WOULD_BE = re.compile(r"Auto would be (?P<effect>blocked|limited) \((?P<reason>\w+)\): (?P<message>.*)", re.DOTALL)
-"""In the message of Ready, beside an autoscaler: `Note.AUTO_WOULD_BE`."""
+"""Beginning of a sentence in the message of Ready, beside an autoscaler: `Note.AUTO_WOULD_BE`."""
 OWNED = {"OwnedByHPA", "OwnedByKEDA"}
 """Reasons of Ready while another autoscaler scales the target."""
 MAY_GO_ON = {"ReplicasContested", "Unschedulable"}
@@ -25,7 +25,7 @@ REMEDIES = (
     ("kustomize", f"Give the field a second owner, then remove it from Git: {GUIDE}."),
     ("kubectl", f"Remove replicas from the manifest, by `kubectl apply edit-last-applied` first: {GUIDE}."),
 )
-"""By the beginning of a field manager's name."""
+"""Remedies by the beginning of a field manager's name."""
 OTHER_REMEDY = f"Have it leave that field out: {GUIDE}."
 
 
@@ -41,7 +41,7 @@ class Level(StrEnum):
 
 
 class Finding(NamedTuple):
-    """One thing that was checked."""
+    """Result of a check."""
 
     level: Level
     subject: str
@@ -75,7 +75,7 @@ def refusal(scene: Scene) -> str | None:
 
 
 def findings(scene: Scene, rights: Mapping[str, bool]) -> Iterator[Finding]:
-    """All that is checked, in the order in which it is shown. `rights` are what must be allowed, as sentences."""
+    """Findings of all checks, in the order of output. `rights`: the required rights, as sentences."""
     missing = [right for right, allowed in rights.items() if not allowed]
     if missing:
         yield Finding(Level.STOP, "rights", f"You may not {', nor '.join(missing)}.")

@@ -44,7 +44,7 @@ def history(  # noqa: PLR0913, a command line's options are its parameters
     # As in `explain`: to complete a pool's name, most of the operator is not needed.
     from servingpool.record import past
 
-    seconds, apart = span("--since", since, *SINCE), span("--step", step, *STEP)
+    seconds, apart = span("--since", since, SINCE), span("--step", step, STEP)
     if seconds / apart > MOST_LOOKS:
         wrong(
             f"--since {since} at --step {step} is {seconds / apart:,.0f} looks, over {MOST_LOOKS:,}: "

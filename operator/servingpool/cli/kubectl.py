@@ -1,4 +1,4 @@
-"""What the commands share that ask a cluster: kubectl's flags, its way to say where, its words."""
+"""Shared parts of commands that ask a cluster: kubectl's flags, its choice of cluster and namespace, its words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from servingpool.adapters.cluster.errors import (
 from servingpool.adapters.cluster.pools import Pools
 from servingpool.catalogue.plain import plain
 from servingpool.cli.output import as_yaml, echo, echo_json
-from servingpool.cli.usage import wrong
+from servingpool.cli.usage import POOL_KINDS, wrong
 
 NOT_FOUND, NO_CLUSTER, CONFLICT = 1, 4, 5
 """Exit codes: no such object; the cluster refused or did not answer; the pool was changed meanwhile."""
@@ -47,7 +47,7 @@ def printed(found: Any, output: Output | str) -> None:
 
 
 def complete(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Pools that begin so, for a shell: those of the namespace that is meant, or as NAMESPACE/NAME after a slash."""
+    """Names of pools with this beginning, for a shell: of the chosen namespace, or as NAMESPACE/NAME after a slash."""
     given = ctx.params
     try:
         pools = connect(given.get("kubeconfig"), given.get("context"))
@@ -82,7 +82,7 @@ PoolName = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
-        help="The ServingPool, as NAME or NAMESPACE/NAME.",
+        help="The ServingPool, as NAME, NAMESPACE/NAME or sp/NAME.",
         autocompletion=complete,
     ),
 ]
@@ -100,11 +100,19 @@ def place(pools: Pools, name: str, namespace: str | None) -> tuple[str, str]:
 
 def named(name: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> tuple[str, str]:
     """Namespace and name of a pool, without asking the cluster."""
-    return _place(name, namespace, lambda: namespace_of(None, kubeconfig, context))
+
+    def default() -> str:
+        try:
+            return kubeconfigs.namespace_of(_path(kubeconfig), context)
+        except ClusterError as error:
+            echo(f"{sentence(error)}. Or give -n NAMESPACE: the cluster is not asked.", err=True)
+            raise typer.Exit(NO_CLUSTER) from None
+
+    return _place(name, namespace, default)
 
 
 def namespace_of(namespace: str | None, kubeconfig: Path | None, context: str | None) -> str:
-    """The one that is given, or that of the kubeconfig's context. Ends the command where that cannot be read."""
+    """The given namespace, or that of the kubeconfig's context. Ends the command where that cannot be read."""
     if namespace is not None:
         return namespace
     with told():
@@ -113,6 +121,8 @@ def namespace_of(namespace: str | None, kubeconfig: Path | None, context: str | 
 
 def _place(name: str, namespace: str | None, default: Callable[[], str]) -> tuple[str, str]:
     within, slash, bare = name.partition("/")
+    if slash and within.lower() in POOL_KINDS:
+        name, slash = bare, bare.partition("/")[1]
     if not slash and name:
         return namespace or default(), name
     if not within or not bare or "/" in bare or namespace not in {None, within}:
@@ -130,7 +140,7 @@ def told() -> Iterator[None]:
 
 
 def sentence(error: ClusterError) -> str:
-    """What failed, with the API server's own words; without a full stop."""
+    """Failure in the API server's own words, without a full stop."""
     return plain(f"{error}: {error.detail}" if error.detail else str(error))
 
 
@@ -139,12 +149,16 @@ def tell(error: ClusterError) -> int:
     advice = {
         NotInstalled: "`servingpool crd | kubectl apply --server-side -f -` installs ServingPools",
         NotFound: "Check name and namespace",
+        Unfit: "Name what can be scaled, as KIND/NAME, such as deployment/llama",
         Forbidden: "Ask an administrator for this right",
         Unauthorized: "Log in again, or choose another --context",
         Unanswered: "Check --context, the network and the API server",
         Conflict: "Try again",
     }.get(type(error))
-    echo(f"{sentence(error)}.{f' {advice}.' if advice else ''}", err=True)
+    ending = "" if advice is None else f" {advice}."
+    if isinstance(error, NotFound) and error.near:
+        ending = f" Did you mean {' or '.join(error.near)}?"
+    echo(f"{sentence(error)}.{plain(ending)}", err=True)
     codes = {NotFound: NOT_FOUND, Unfit: NOT_FOUND, Conflict: CONFLICT}
     return codes.get(type(error), NO_CLUSTER)
 

@@ -47,7 +47,9 @@ def lab(  # noqa: PLR0913, one parameter an option
         float | None,
         typer.Option(parser=_seconds, metavar="DURATION", help="Skip this much of the trace, such as 10m."),
     ] = None,
-    mode: Annotated[Mode, typer.Option(help="Recommend computes a replica count and does not apply it.")] = Mode.AUTO,
+    mode: Annotated[
+        Mode, typer.Option(case_sensitive=False, help="Recommend computes a replica count and does not apply it.")
+    ] = Mode.AUTO,
     load_seconds: Annotated[
         float, typer.Option(min=0, max=1800, help="Seconds that a new replica loads before it is ready.")
     ] = 60.0,

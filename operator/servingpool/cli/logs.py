@@ -18,11 +18,11 @@ class _Plain(logging.Formatter):
 
 
 QUIET = ("kopf.objects", "aiohttp", "urllib3", "asyncio", "kubernetes")
-"""Their INFO has a line for each event that a handler took in, which is each heartbeat of each pod."""
+"""Loggers whose INFO has a line for each event that a handler took in, which is each heartbeat of each pod."""
 
 
 def quiet() -> None:
-    """For a command that says itself what is wrong, in one sentence."""
+    """Silence logs, for a command that says itself what is wrong, in a sentence."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Plain("%(asctime)s %(levelname)-7s %(message)s"))
     logging.basicConfig(level=logging.ERROR, handlers=[handler], force=True)

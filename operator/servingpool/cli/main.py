@@ -6,6 +6,7 @@ A command's module is imported when the command is called: --help and the comple
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from functools import cache
@@ -13,15 +14,17 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from servingpool.cli.output import Commands, echo
+from servingpool import __version__
+from servingpool.cli.output import echo
+from servingpool.cli.usage import Commands
 
 COMMANDS = {
-    "run": "Run the operator until it is stopped.",
     "get": "List pools, with kubectl's flags and your own rights.",
     "explain": "Show the last decision for a pool: raw need, each limit, the figures and the conditions.",
     "history": "List the changes of a pool's replicas: when, from, to, how each ended, by whom and why.",
-    "compare": "Compare the replicas that stood with those that the operator recommended: "
+    "compare": "Compare the requested replicas with those that the operator recommended: "
     "GPU-hours, dollars, attainment.",
     "dashboard": "Serve pages about the pools on localhost: who is in trouble, and "
     "each pool's decisions, latency and cost.",
@@ -39,17 +42,48 @@ COMMANDS = {
     "simulate": "Simulate one scaling policy on one trace, on virtual time.",
     "lab": "Run the operator on this machine: real kube-apiserver, real Prometheus, emulated "
     "replicas, a replayed trace.",
+    "run": "Run the operator until it is stopped.",
     "crd": "Print the CustomResourceDefinitions.",
+    "version": "Print the versions of client, operator and CRDs, and whether they fit.",
 }
 """Each command and the first sentence of its docstring, in the order of --help."""
+SECTIONS = {
+    "Look at pools": ("get", "explain", "history", "compare", "dashboard"),
+    "Change pools": ("adopt", "release", "pause", "resume"),
+    "Before pools scale": ("check", "check-profile", "suggest", "record", "backtest"),
+    "Without a cluster": ("demo", "simulate", "lab"),
+    "The operator": ("run", "crd", "version"),
+}
+"""Headings of --help, and the commands below each."""
+PLACE = ("-n", "--namespace", "--context", "--kubeconfig")
+"""Options with a value that say where. They may stand before the command, too."""
 MODULES = {"release": "adopt", "resume": "pause"}
 """Module of a command whose module has another name."""
+EXAMPLE = re.compile(r"Example: `([^`]+)`")
 NO_FILES = ":4"
 """Cobra's directive: complete nothing else, no names of files either."""
 
 
 class Lazy(Commands):
-    """Lists what `COMMANDS` says of a command, and imports the one that is called."""
+    """Group of commands that lists `COMMANDS` and imports only the called command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Options that may stand anywhere are put where they are read: --as before the command, the others after it."""
+        ours, place, rest = list[str](), list[str](), list(args)
+        for at in reversed(range(rest.index("--") if "--" in rest else len(rest))):
+            if rest[at] == "--as" or rest[at].startswith("--as="):
+                taken = 2 if rest[at] == "--as" else 1
+                ours, rest = [*rest[at : at + taken], *ours], [*rest[:at], *rest[at + taken :]]
+        while rest and (rest[0] in PLACE or rest[0].startswith(("-n", *(f"{option}=" for option in PLACE[1:])))):
+            taken = 2 if rest[0] in PLACE else 1
+            place, rest = [*place, *rest[:taken]], rest[taken:]
+        return list(super().parse_args(ctx, [*ours, *rest[:1], *place, *rest[1:]]))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002, the base has it
+        """All commands with their whole sentences, below headings."""
+        for heading, names in SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, COMMANDS[name]) for name in names])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The name, the command and the arguments that are left."""
@@ -57,12 +91,22 @@ class Lazy(Commands):
         return name, loaded(name) if name in COMMANDS else command, rest
 
 
+class Command(TyperCommand):
+    """A command whose help shows each example on a line of its own, to be copied."""
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """The docstring, with its examples unwrapped."""
+        whole, self.help = self.help, EXAMPLE.sub(lambda found: f"\b\n  {' '.join(found[1].split())}", self.help or "")
+        super().format_help_text(ctx, formatter)
+        self.help = whole
+
+
 @cache
 def loaded(name: str) -> Any:
     """The command of this name, from its module."""
     one = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     attribute = name.replace("-", "_")
-    one.command(name)(getattr(import_module(f"servingpool.cli.{MODULES.get(name, attribute)}"), attribute))
+    one.command(name, cls=Command)(getattr(import_module(f"servingpool.cli.{MODULES.get(name, attribute)}"), attribute))
     return typer.main.get_command(one)
 
 
@@ -71,11 +115,35 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,  # plain text, as kubectl's: Rich alone takes a tenth of a second to import
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-    help="Autoscaler for LLM engines: keeps a latency SLO with as few replicas as possible.",
+    epilog="`servingpool COMMAND -h` shows a command's options and examples. -n, --context, --kubeconfig and --as may "
+    "stand before the command or after it.",
     pretty_exceptions_enable=False,
 )
 for _name, _help in COMMANDS.items():
     app.command(_name, help=_help)(lambda: None)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        echo(f"servingpool {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    acting: Annotated[
+        str | None,
+        typer.Option("--as", metavar="USER", help="Ask the cluster as this user, as kubectl does.", show_default=False),
+    ] = None,
+    version: Annotated[  # noqa: ARG001, its callback ends the command
+        bool, typer.Option("--version", help="Print the version of this client.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """Autoscaler for LLM engines: keeps a latency SLO with as few replicas as possible."""
+    from servingpool.adapters.cluster.kubeconfig import act_as
+
+    act_as(acting)
 
 
 @app.command("__complete", hidden=True, context_settings={"ignore_unknown_options": True, "help_option_names": []})

@@ -32,7 +32,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().__init__(*args, **kwargs)
         self._lock = threading.Lock()
         self._open: dict[int, socket.socket] = {}
-        """By identity, the oldest first."""
+        """Open connections by identity, the oldest first."""
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:

@@ -1,26 +1,26 @@
-"""The one way to the terminal. Names, labels and messages are what strangers wrote: they must not steer it.
+"""The only way to the terminal. Names, labels and messages are strangers' texts: they must not steer it.
 
 `tests/unit/cli/test_output.py` fails where a command prints in another way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import os
+import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import typer
-from typer.core import TyperGroup
 
 from servingpool.catalogue.plain import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+WIDE = 200
+"""Columns where no terminal has a width."""
 LINES = "\n\t"
 """Characters that a text of several lines, such as YAML, may have."""
-_WRONG_USAGE: type[Any] = typer.BadParameter.__mro__[1]
-"""UsageError, the base of all that typer raises for wrong input: of click, or of typer's own copy of it."""
 
 
 def echo(text: str | bytes = "", *, err: bool = False, nl: bool = True) -> None:
@@ -58,29 +58,6 @@ def _in_json(one: str) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
-class Commands(TyperGroup):
-    """All commands. What typer itself says of wrong input quotes that input: without controls, too."""
-
-    def make_context(self, *args: Any, **options: Any) -> Any:
-        """Parse what is common to all commands."""
-        with _plain_errors():
-            return super().make_context(*args, **options)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Parse the rest, and run the command."""
-        with _plain_errors():
-            return super().invoke(ctx)
-
-
-@contextmanager
-def _plain_errors() -> Iterator[None]:
-    try:
-        yield
-    except _WRONG_USAGE as error:
-        error.message = plain(error.message, LINES)
-        raise
-
-
 def terminal(**options: Any) -> Console:
     """A console of rich that takes no markup from strings, and shows controls as escapes."""
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -99,4 +76,8 @@ def terminal(**options: Any) -> Console:
                 text = segment.text if segment.control else plain(segment.text, LINES)
                 yield segment if text is segment.text else Segment(text, segment.style)
 
+    if (
+        not options and not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    ):  # a program reads it, or a file holds it: no line is cut for a screen
+        options = {"width": WIDE}
     return Plain(markup=False, emoji=False, **options)

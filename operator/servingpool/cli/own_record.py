@@ -1,4 +1,4 @@
-"""What the commands share that read the operator's own record in Prometheus."""
+"""Shared parts of commands that read the operator's own record in Prometheus."""
 
 from __future__ import annotations
 
@@ -16,28 +16,20 @@ from servingpool.adapters.prometheus.own_record import AmbiguousRecord, OwnRecor
 from servingpool.cli import source
 from servingpool.cli.logs import quiet
 from servingpool.cli.output import echo
-from servingpool.cli.usage import wrong
+from servingpool.cli.usage import Range, wrong
 
 T = TypeVar("T")
 ENDED = "The record ends before now: this Prometheus does not scrape the operator at present."
 NO_RECORD = 6
 """Exit code: Prometheus did not answer, or has several pools of this name."""
-SINCE = ("1m", "366d")
-"""Shortest and longest time to look back."""
-STEP = ("1s", "1d")
-"""Shortest and longest time between two looks."""
+SINCE = Range("1m", "366d", "12h or 7d")
+"""Time to look back."""
+STEP = Range("1s", "1d", "15s or 1m")
+"""Time between two looks."""
 MOST_LOOKS = 2_500_000
 """Looks of one command, 250 queries: a year at the operator's interval is 2.1 million."""
 
-Prometheus = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL",
-        help="A Prometheus that scrapes the operator.",
-        envvar="SERVINGPOOL_PROMETHEUS",
-        show_default=False,
-    ),
-]
+Prometheus = Annotated[str | None, source.prometheus_of("the operator")]
 Match = Annotated[
     list[str] | None,
     typer.Option(metavar="LABEL=VALUE", help="A label that the series must have, such as cluster=eu. Repeatable."),
@@ -68,7 +60,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a person says of the Prometheus that scrapes the operator."""
+    """Options on the Prometheus that scrapes the operator."""
 
     prometheus: str | None
     config: Path | None
@@ -87,7 +79,7 @@ class Source:
         return source.chosen(self.config, self.prometheus, self.backend)[1], labels
 
     def ask(self, key: tuple[str, str], question: Callable[[Asked], T]) -> T:
-        """What it answers of a pool; without an answer the command ends with one sentence."""
+        """Answer of Prometheus on a pool; without an answer the command ends with a sentence."""
         asked, labels = self.chosen()
         try:
             return question(Asked(OwnRecord(asked, key, labels), source.now(asked)))
@@ -99,7 +91,7 @@ class Source:
 
 
 def no_record(key: tuple[str, str], when: str) -> str:
-    """What is said where a pool has none."""
+    """Sentence on a pool without a record."""
     return (
         f"Prometheus has no record of ServingPool {'/'.join(key)} {when}. "
         "Check the name, and that this Prometheus scrapes the operator."

@@ -52,7 +52,8 @@ def resume(
     pool: PoolName,
     *,
     mode: Annotated[
-        Resumed | None, typer.Option(help="The mode to resume in. Default: the one before the pause.")
+        Resumed | None,
+        typer.Option(case_sensitive=False, help="The mode to resume in. Default: the one before the pause."),
     ] = None,
     namespace: Namespace = None,
     context: Context = None,
@@ -62,8 +63,8 @@ def resume(
 
     Example: `servingpool resume qwen3-8b -n chat`
 
-    Exit codes: 0 resumed or not paused, 1 no such pool, 2 wrong usage, 3 the mode before is not known, 4 the cluster
-    refused or did not answer, 5 the pool was changed at the same time.
+    Exit codes: 0 resumed or in that mode already, 1 no such pool, 2 wrong usage, 3 the mode before is not known or the
+    pool is in mode Recommend, 4 the cluster refused or did not answer, 5 the pool was changed at the same time.
     """
     with told():
         pools = connect(kubeconfig, context)
@@ -71,7 +72,11 @@ def resume(
         found = pools.read(*where)
         now = _mode(found)
         if now != Mode.PAUSED:
-            echo(f"ServingPool {'/'.join(where)} is not paused, its mode is {now}.")
+            said = f"ServingPool {'/'.join(where)} is not paused, its mode is {now}."
+            if now == Mode.RECOMMEND != mode:
+                echo(f"{said} Use `servingpool adopt {'/'.join(where)}` to set Auto.", err=True)
+                raise typer.Exit(UNKNOWN)
+            echo(said)
             return
         before = mode or found["metadata"].get("annotations", {}).get(BEFORE)
         if before not in set(Resumed):

@@ -83,7 +83,7 @@ def record(  # noqa: PLR0913, a command line's options are its parameters
     """
     quiet()
     found, asked = chosen(config, prometheus, backend)
-    (kind, name), seconds = workload(target), span("--since", since, *HISTORY)
+    (kind, name), seconds = workload(target), span("--since", since, HISTORY)
     within = namespace_of(namespace, kubeconfig, context)
     order = Order(output, seconds, float(step), Pace(max_samples, pause))
     where = Where(found, asked, None if kubeconfig is None else str(kubeconfig), context)
@@ -91,7 +91,7 @@ def record(  # noqa: PLR0913, a command line's options are its parameters
 
 
 class Failed(Exception):
-    """It cannot go on. The message says why; `code` is the process's exit code."""
+    """The recording cannot go on. The message says why; `code` is the process's exit code."""
 
     def __init__(self, said: str, code: int = NOT_ANSWERED) -> None:
         super().__init__(said)
@@ -100,7 +100,7 @@ class Failed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be recorded."""
+    """Content of a recording."""
 
     output: Path
     seconds: float
@@ -111,7 +111,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What is asked, and of whom."""
+    """Prometheus and cluster that are asked."""
 
     config: OperatorConfig
     source: BackendConfig
@@ -149,7 +149,7 @@ def file_of(target: Named, *, with_namespace: bool) -> Path:
 
 
 def record_each(targets: Iterable[Named], seconds: float, where: Where, *, with_namespace: bool) -> dict[Path, str]:
-    """One file for each target in turn: the server bears the load of one. By file why there is none, else empty."""
+    """Record each target into a file, in turn, as the server bears one. Returns failures by file, empty where none."""
     files = {}
     for target in targets:
         file = file_of(target, with_namespace=with_namespace)
@@ -164,7 +164,7 @@ def record_each(targets: Iterable[Named], seconds: float, where: Where, *, with_
 
 
 def serving(where: Where) -> list[Named]:
-    """All that can be scaled and whose pods export an engine's metrics. Raises typer.Exit."""
+    """Objects that can be scaled and whose pods export an engine's metrics. Raises typer.Exit."""
     try:
         with told():
             return asyncio.run(_serving(where))
@@ -270,7 +270,7 @@ async def _header(target: Target, order: Order, where: Where, prometheus: Promet
 
 
 async def _survey(target: Target, where: Where) -> Survey | None:
-    """What the cluster says; None where it does not answer and is not needed."""
+    """Survey of the workload; None where the cluster does not answer and is not needed."""
     try:
         cluster = await Cluster.connect(where.kubeconfig, where.context)
         try:

@@ -131,7 +131,7 @@ def _shown(result: Result, changes: list[Change], *, held: bool) -> RenderableTy
     figures = Table.grid(padding=(0, 2))
     for name, value in (
         ("SLO", objective(result.slo)),
-        ("attained", f"{percent(score.attainment)} of {score.requests:,} requests: {'held' if held else 'MISSED'}"),
+        ("attainment", f"{percent(score.attainment)} of {score.requests:,} requests: {'held' if held else 'MISSED'}"),
         ("replicas", f"{score.average_replicas:.2f} on average, {score.peak_replicas} at most"),
         ("GPU-hours", f"{score.gpu_hours:.1f}" + ("" if score.cost is None else f", ${score.cost:.2f}")),
         ("TTFT", ", ".join(f"{name} {latency(value)}" for name, value in score.ttft.items())),
@@ -139,7 +139,7 @@ def _shown(result: Result, changes: list[Change], *, held: bool) -> RenderableTy
         ("throughput", f"{_tokens(score)}, {score.goodput:.2f} good requests/s"),
         ("unserved", f"{score.rejected} rejected, {score.unfinished} unfinished"),
     ):
-        figures.add_row(name, value, style="" if held or name != "attained" else "bold red")
+        figures.add_row(name, value, style="" if held or name != "attainment" else "bold red")
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("Minute", justify="right")
     table.add_column("Replicas", no_wrap=True)

@@ -1,11 +1,14 @@
-"""Which Prometheus a command asks, whether the two clocks agree, and what is said where it does not answer."""
+"""The Prometheus that a command asks, whether the two clocks agree, and the message where it does not answer."""
 
 from __future__ import annotations
 
+import re
+import socket
 import time
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 from pydantic import ValidationError
@@ -14,6 +17,7 @@ from servingpool.adapters.prometheus import BackendConfig
 from servingpool.adapters.prometheus.http_client import PrometheusClient
 from servingpool.adapters.prometheus.rows import Unread
 from servingpool.api.duration import brief
+from servingpool.api.serving_pool import said
 from servingpool.cli.output import echo
 from servingpool.cli.usage import wrong
 from servingpool.reconcile.config import ConfigError, OperatorConfig, load
@@ -23,11 +27,34 @@ TIMEOUT = 10.0
 SKEW = 60.0
 """Seconds by which this machine's clock may differ from Prometheus'; newer scrapes than these are not read anyway."""
 
+REACHED_WITHIN = 3.0
+"""Seconds for a connection where Prometheus could not be reached: only the cause is asked for."""
+SERVICE = re.compile(r"([a-z0-9-]+)\.([a-z0-9-]+)(\.svc(\..*)?)?")
+"""The name of a Service as a cluster's own DNS has it: name and namespace."""
+
+
+def _beside_config(context: typer.Context, value: str | None) -> str | None:
+    """The URL; none where it is the environment's and the command line names a configuration."""
+    by = context.get_parameter_source("prometheus"), context.get_parameter_source("config")
+    return None if [one.name if one else "" for one in by] == ["ENVIRONMENT", "COMMANDLINE"] else value
+
+
+def prometheus_of(scraped: str) -> object:
+    """The option --prometheus."""
+    return typer.Option(
+        metavar="URL",
+        help=f"A Prometheus that scrapes {scraped}.",
+        envvar="SERVINGPOOL_PROMETHEUS",
+        show_default=False,
+        callback=_beside_config,
+    )
+
+
 Config = Annotated[
     Path | None, typer.Option(help="The operator's configuration, for credentials.", envvar="SERVINGPOOL_CONFIG")
 ]
 Backend = Annotated[str, typer.Option(help="Which Prometheus of the configuration.")]
-Prometheus = Annotated[str | None, typer.Option(metavar="URL", help="A Prometheus that scrapes the engines.")]
+Prometheus = Annotated[str | None, prometheus_of("the engines")]
 
 
 def chosen(config: Path | None, prometheus: str | None, backend: str) -> tuple[OperatorConfig, BackendConfig]:
@@ -39,7 +66,7 @@ def chosen(config: Path | None, prometheus: str | None, backend: str) -> tuple[O
 
 
 def backend_of(found: OperatorConfig, prometheus: str | None, backend: str) -> BackendConfig:
-    """The one of this name; of a URL there is one alone."""
+    """The backend of this name; of a URL there is only one."""
     one = found.backends[0] if prometheus else next((b for b in found.backends if b.name == backend), None)
     if one is None:
         wrong(f"--backend must be one of {', '.join(each.name for each in found.backends)}, got '{backend}'")
@@ -47,7 +74,7 @@ def backend_of(found: OperatorConfig, prometheus: str | None, backend: str) -> B
 
 
 def settings(config: Path | None, prometheus: str | None) -> OperatorConfig:
-    """The configuration, with the Prometheus of this URL alone where there is one."""
+    """The configuration, with only the Prometheus of this URL where a URL is given."""
     try:
         if prometheus is None and config is not None:
             return load(config)
@@ -57,7 +84,7 @@ def settings(config: Path | None, prometheus: str | None) -> OperatorConfig:
     except ConfigError as error:
         wrong(str(error))
     except ValidationError as error:
-        wrong(f"--prometheus {error.errors()[0]['msg'].removeprefix('Value error, ')}, got '{prometheus}'")
+        wrong(f"--prometheus {said(error.errors()[0])}")
 
 
 def now(source: BackendConfig) -> float:
@@ -79,11 +106,38 @@ def now(source: BackendConfig) -> float:
 
 
 def unavailable(reason: str, source: BackendConfig) -> str:
-    """What is wrong with a Prometheus, where it is, and what to do."""
-    refused = any(f"HTTP {code}" in reason for code in (401, 403))
-    advice = (
-        "Give its credentials by --config FILE, without --prometheus"
-        if refused
-        else "Correct the URL and its credentials, or open the network to it"
-    )
+    """Sentences on a Prometheus that fails: the fault, its address, the remedy."""
+    if reason.endswith("cannot be reached"):
+        return f"{reason}. URL: {source.url}. {_unreached(source.url)}"
+    if any(f"HTTP {code}" in reason for code in (401, 403)):
+        advice = "Give its credentials by --config FILE, without --prometheus"
+    elif "HTTP 404" in reason:
+        advice = "Give the base URL, without /api/v1 or /graph"
+    else:
+        advice = "Correct the URL and its credentials"
     return f"{reason}. URL: {source.url}. {advice}."
+
+
+def _unreached(url: str) -> str:
+    """The cause that no server is reached at a URL, and how to reach a Service of the cluster from this machine."""
+    at = urlsplit(url)
+    host, port = str(at.hostname), at.port or (443 if at.scheme == "https" else 80)
+    service = SERVICE.fullmatch(host)
+    try:
+        socket.create_connection((host, port), REACHED_WITHIN).close()
+    except socket.gaierror:
+        cause = f"The name {host} is not known on this machine. "
+    except ConnectionRefusedError:
+        cause = f"Nothing listens at {host}:{port}. "
+    except OSError:
+        cause = f"{host}:{port} does not answer. "
+    else:
+        cause = ""
+    forward = (
+        f"-n {service[2]} service/{service[1]}" if service and not host[0].isdigit() else "-n NAMESPACE service/NAME"
+    )
+    local = port if port >= 1024 else 9090
+    return (
+        f"{cause}A Prometheus in the cluster is reached by `kubectl port-forward {forward} {local}:{port}` "
+        f"and --prometheus {at.scheme}://localhost:{local}{at.path}."
+    )

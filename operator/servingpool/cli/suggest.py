@@ -82,7 +82,7 @@ def suggest(  # noqa: PLR0913, a command line's options are its parameters
         wrong("Give KIND/NAME, hpa/NAME or scaledobject/NAME, or -A for all")
     kind, name = ("", "") if target is None else target_of(target)
     found, asked = chosen(config, prometheus, backend)
-    span("--since", since, *HISTORY)
+    span("--since", since, HISTORY)
     order = Order(
         kind=kind,
         namespace=namespace_of(namespace, kubeconfig, context),
@@ -97,7 +97,7 @@ def suggest(  # noqa: PLR0913, a command line's options are its parameters
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be suggested for."""
+    """Targets and options of a suggestion."""
 
     kind: str
     """A kind as kubectl takes it, hpa or scaledobject; empty for all that can be scaled."""
@@ -111,7 +111,7 @@ class Order:
 
 
 def _prices(given: Iterable[str]) -> dict[str, float]:
-    """From `PRODUCT=DOLLARS`. Wrong ones end the command."""
+    """Prices from `PRODUCT=DOLLARS`. Wrong prices end the command."""
     found = {}
     for text in given:
         product, equals, dollars = text.rpartition("=")
@@ -162,7 +162,7 @@ async def _run(order: Order, config: OperatorConfig, source: BackendConfig, end:
 
 
 async def _surveys(cluster: Cluster, order: Order) -> AsyncIterator[tuple[Named, Survey]]:
-    """Of the one that is asked about, or of all that can be scaled."""
+    """Survey of the asked workload, or of every workload that can be scaled."""
     if not order.kind:
         say = partial(echo, err=True)
         async for found in surveyed(cluster, await scalables(cluster, say), say):
@@ -178,7 +178,7 @@ async def _surveys(cluster: Cluster, order: Order) -> AsyncIterator[tuple[Named,
 async def _facts(
     order: Order, around: Survey, prometheus: PrometheusBackend, engines: Mapping[str, EngineMetrics], end: float
 ) -> Facts | str:
-    """What is known until `end`, Unix seconds; or why nothing can be suggested. Raises MetricsUnavailable."""
+    """Facts until `end`, Unix seconds; or why nothing can be suggested. Raises MetricsUnavailable."""
     target = around.workload.key
     namespace, name = target.namespace, target.name
     keys = [(namespace, pod) for pod in around.ready]
@@ -230,8 +230,8 @@ async def _facts(
 async def _attained(
     order: Order, target: TargetKey, engine: str, model: str, prometheus: PrometheusBackend, end: float
 ) -> Mapping[str, Attained | None]:
-    """From hourly looks at the histograms: a week of 8 pods is one query of 120,000 samples."""
-    seconds, bounds = span("--since", order.since, *HISTORY), frozenset(LADDER)
+    """Attainment from hourly looks at the histograms: a week of 8 pods is one query of 120,000 samples."""
+    seconds, bounds = span("--since", order.since, HISTORY), frozenset(LADDER)
     pods = pods_of_any([(target.name, target.sort)])
     request = ReadRequest(engine=engine, ttft_bounds=bounds, tpot_bounds=bounds, pods=pods)
     found = await prometheus.history(

@@ -39,7 +39,7 @@ OVERDUE = 2.0
 
 
 def lowest(replicas: Iterable[Replica]) -> list[Replica]:
-    """Those that have an ordinal, the lowest first: the last one goes first."""
+    """Replicas that have an ordinal, the lowest first: the last of them goes first."""
     return sorted((one for one in replicas if one.ordinal is not None), key=lambda one: one.ordinal or 0)
 
 
@@ -55,7 +55,7 @@ def fewest(replicas: Sequence[Replica], wanted: int, start: float) -> int:
 
 
 def not_ready(replicas: Iterable[Replica]) -> str:
-    """Those of these that are not Ready, as the subject of a sentence with its verb."""
+    """Names of the replicas that are not Ready, as the subject of a sentence with its verb."""
     names = [one.name for one in replicas if one.ready_for is None]
     return f"{listed(names)} {'is' if len(names) == 1 else 'are'}"
 
@@ -67,7 +67,7 @@ def _holding(good: Sequence[bool], wanted: int) -> int:
 
 
 class Line(NamedTuple):
-    """One target, as it stands."""
+    """A target with its replicas, as it stands."""
 
     target: Target
     requested: int
@@ -76,14 +76,14 @@ class Line(NamedTuple):
     delivered: int
     """Replicas that are Ready or load on a node."""
     weight: float
-    """Of one, in replicas of the reference."""
+    """Capacity of a replica, in replicas of the reference."""
     speed: Reading
     cold_start: float
     stuck: str | None
     standing: tuple[Replica, ...] = ()
-    """Its replicas, the lowest ordinal first, where the highest go first."""
+    """Replicas of the target, the lowest ordinal first, where the highest go first."""
     absent: bool = False
-    """It is stuck, and is not alone: another target stands in, or another role is too large beside it."""
+    """Whether the target is stuck and not alone: another target, or another role, counts without its replicas."""
 
     def fewest(self, count: int) -> int:
         """Replicas to order so that `count` serving replicas stay: see `fewest`."""
@@ -91,7 +91,7 @@ class Line(NamedTuple):
 
     @property
     def credited(self) -> int:
-        """Replicas that count as ordered: those that will come."""
+        """Replicas that count as requested: those that will come."""
         return min(self.requested, self.delivered) if self.absent else self.requested
 
     @property
@@ -106,27 +106,27 @@ class Fleet:
 
     lines: tuple[Line, ...]
     least: int
-    """Replicas in all: the pool's min in force."""
+    """Fewest replicas of all targets: the pool's min in force."""
     most: int
-    """Its max."""
+    """Most replicas of all targets: the pool's max in force."""
     max_change: float
     saves: float
-    """Share of the cost for which it moves to another mix."""
+    """Least share of the cost that a move to another mix saves."""
     offers: tuple[Offer, ...] = field(init=False)
-    """What may be had of each target now."""
+    """Replicas of each target that can be had now."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "offers", self._offers())
 
     @classmethod
     def of(cls, lines: Sequence[Line], pool: Pool) -> Self:
-        """With the bounds of this pool."""
+        """The fleet with the bounds of this pool."""
         if len(lines) > 1 or pool.paired:
             lines = [line if line.stuck is None else line._replace(absent=True) for line in lines]
         return cls(tuple(lines), pool.min_replicas, pool.max_replicas, pool.max_change, pool.params.worth_moving)
 
     def within(self, pool: Pool) -> Fleet:
-        """With the bounds of this pool, in replicas of any target."""
+        """The fleet with the bounds of this pool, in replicas of any target."""
         if (self.least, self.most) == (pool.min_replicas, pool.max_replicas):
             return self
         return replace(self, least=pool.min_replicas, most=pool.max_replicas)
@@ -161,17 +161,17 @@ class Fleet:
 
     @property
     def standing(self) -> float:
-        """Capacity that is ordered and comes."""
+        """Requested capacity that comes."""
         return math.fsum(line.credited * line.weight for line in self.lines)
 
     @property
     def ordered(self) -> float:
-        """Capacity that is ordered, whether it comes or not."""
+        """Requested capacity, whether it comes or not."""
         return math.fsum(line.requested * line.weight for line in self.lines)
 
     @property
     def reachable(self) -> float:
-        """Capacity of all that may be had now."""
+        """Capacity of all replicas that can be had now."""
         return capacity(self.offers, self._within(greatest(self.offers), self.offers))
 
     @property
@@ -197,7 +197,7 @@ class Fleet:
         return Frontier(tuple(wide))
 
     def _offers(self, *, zero: bool = False) -> tuple[Offer, ...]:
-        """What may be had of each target now; `zero`: down to none, whatever the bases."""
+        """Replicas of each target that can be had now; `zero`: down to none, whatever the bases."""
         growing = [line for line in self.lines if not line.absent and line.requested < line.target.most]
         known = any(line.proven and line.weight > 0.0 for line in growing)
         return tuple(self._offer(line, known=known, zero=zero) for line in self.lines)
@@ -242,7 +242,7 @@ class Fleet:
         return self._of_count(self._within(mix, offers), offers, least=self.least)
 
     def split(self, limited: Limited, *, move: bool, trial: bool, keep: bool = False) -> Split:
-        """What each target should be for this capacity.
+        """Replicas of each target for this capacity.
 
         `move`: it may move to a cheaper mix. `trial`: a target that never served may get its first replica, which shows
         its speed. `keep`: what is needed is not known for certain, so nothing goes for it but what is replaced.
@@ -337,7 +337,7 @@ class Fleet:
         return limited
 
     def _in_steps(self, order: list[int], limited: Limited) -> Limited:
-        """At most `max_change` replicas more in all, and at most as many fewer."""
+        """The split with at most `max_change` replicas more in all, and at most as many fewer."""
         if self.max_change == math.inf:
             return limited
         most, wanted = int(self.max_change), list(order)
@@ -358,16 +358,16 @@ class Fleet:
         return limited.at_most(left, LimitName.MAX_CHANGE, to=shown(left), most=most)
 
     def _capacity(self, order: Sequence[int]) -> float:
-        """Of so many replicas of each target."""
+        """Capacity of so many replicas of each target."""
         return math.fsum(line.weight * count for line, count in zip(self.lines, order, strict=True))
 
 
 class Split(NamedTuple):
-    """What each target should be."""
+    """The replicas of each target."""
 
     parts: tuple[Part, ...]
     limited: Limited
-    """The capacity that was asked for, with the limits that splitting it met."""
+    """The requested capacity, with the limits that splitting it met."""
 
 
 def _part(line: Line, replicas: int) -> Part:
@@ -437,7 +437,7 @@ def _in_replicas_of(new: str, memory: Memory, pool: Pool) -> Memory:
 
 
 def fleet_of(observation: Observation, pool: Pool, memory: Memory, now: float) -> Fleet:
-    """From what was seen, with the bounds of `pool` in replicas of any target."""
+    """The fleet as observed, with the bounds of `pool` in replicas of any target."""
     profile, params = memory.profile, pool.params
     worth = weights(profile.kinds, [(target.name, target.price) for target in pool.targets], profile.reference)
     ordered = {order.target: order.replicas for order in observation.orders}

@@ -10,14 +10,11 @@ from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.notes import Note
 from servingpool.decision.allocate import Fleet
 from servingpool.decision.decision import AtZero, Limited, Plan
-from servingpool.decision.learn import Memory, enough_for
+from servingpool.decision.learn import Memory
 from servingpool.decision.observation import Observation, Unknown
-from servingpool.decision.observe import WAITING, Lateness, growth
+from servingpool.decision.observe import MINUTE, WAITING, Lateness, growth
 from servingpool.decision.pool import Bound, Bounds, Pool
 from servingpool.decision.words import clock, shown, span
-
-CALM_WINDOW = 60.0
-"""Seconds."""
 
 
 def limit(
@@ -67,7 +64,7 @@ def limit(
 def _while_the_queue_grows(
     answer: Limited, observation: Observation, pool: Pool, memory: Memory, fleet: Fleet
 ) -> Limited:
-    """More replicas where the need is unknown and ever more requests wait: in proportion, for one cold start."""
+    """More replicas where the need is unknown and the queue keeps growing: in proportion, for one cold start."""
     grows = growth(memory.looks, pool.slo.queue_bound, memory.horizon(pool))
     if grows is None:
         return answer
@@ -88,7 +85,7 @@ def _of_late(memory: Memory, fleet: Fleet) -> float:
 
 
 def _last_replica(answer: Limited, observation: Observation, pool: Pool, memory: Memory, now: float) -> Limited:
-    """Why the last replica of a pool that may go to zero stays."""
+    """The answer, never below the last replica of a pool that may go to zero and is not known to be idle."""
     if pool.idle_after is None or memory.idle(pool, now):
         return answer
     without, seen = memory.idle_for(now), memory.profile.vanished
@@ -109,7 +106,7 @@ def _while_no_node(answer: Limited, observation: Observation, pool: Pool, memory
 
 
 def unschedulable(observation: Observation, pool: Pool, memory: Memory) -> int:
-    """Replicas for which there has been no node for longer than a cluster autoscaler takes to bring one."""
+    """Replicas without a node for longer than a cluster autoscaler takes to bring a node."""
     patience = max(pool.params.unschedulable_after, memory.start(pool))
     return sum(replica.unschedulable and replica.age > patience for replica in observation.starting)
 
@@ -117,7 +114,7 @@ def unschedulable(observation: Observation, pool: Pool, memory: Memory) -> int:
 def _scale_down_blocked(
     answer: Limited, observation: Observation, pool: Pool, memory: Memory, longest_wait: float, now: float, fleet: Fleet
 ) -> Limited:
-    """Why nothing may be removed now."""
+    """The answer, never below the requested replicas where a named reason blocks a scale-down."""
     requested, standing = observation.ordered, len(observation.ready) + len(observation.starting)
     if memory.coverage < 1.0:
         answer = answer.at_least(requested, LimitName.PARTIAL, missing=1.0 - memory.coverage)
@@ -138,14 +135,14 @@ def _scale_down_blocked(
 
 
 def _while_misses_remain(answer: Limited, requested: float, pool: Pool, memory: Memory, plan: Plan) -> Limited:
-    """That no fleet holds the SLO is a belief: it saves replicas only where fewer were seen to miss no more."""
+    """No scale-down while misses remain and no fleet is believed to hold the SLO, unless fewer missed no more."""
     if plan.feasible or not 0.0 < answer.replicas < requested:
         return answer
     missed = memory.window.last(pool.params.recent_window).misses.share
     if missed <= plan.allowed:
         return answer
-    evidence, enough = memory.profile.curve, enough_for(plan.allowed)
-    if evidence.seen_no_worse(plan.level / answer.replicas, plan.level / max(requested, 1.0), enough):
+    evidence, load, present = memory.profile.curve, plan.level / answer.replicas, plan.level / max(requested, 1.0)
+    if evidence.seen_no_worse(load, present, plan.allowed):
         return answer
     return answer.at_least(requested, LimitName.MISSES_REMAIN, missed=missed)
 
@@ -160,7 +157,7 @@ def _while_calibrating(answer: Limited, requested: float, pool: Pool, memory: Me
 
 def _calm(pool: Pool, memory: Memory) -> bool:
     """Whether the last minute shows no need for more than there is: a knee that is only guessed buys nothing."""
-    last = memory.window.last(CALM_WINDOW)
+    last = memory.window.last(MINUTE)
     late = Lateness(memory.window, memory.profile.queue_in_ttft.excluded, pool).missed(last)
     queued = last.highest(WAITING)
     if queued is None or queued > last.ready:
@@ -169,7 +166,7 @@ def _calm(pool: Pool, memory: Memory) -> bool:
 
 
 def _scale_down_window(answer: Limited, requested: float, pool: Pool, memory: Memory, now: float) -> Limited:
-    """Nothing goes that was recommended within the window, nor before the pool was observed for so long."""
+    """Scale-down blocked for replicas recommended within the window, and before the pool was observed for so long."""
     window = memory.scale_down_window(pool)
     if memory.since is None or now - memory.since < window:
         answer = answer.at_least(requested, LimitName.WINDOW_FILLING, window=window)
@@ -179,7 +176,7 @@ def _scale_down_window(answer: Limited, requested: float, pool: Pool, memory: Me
 
 
 def _in_proportion(answer: Limited, observation: Observation, pool: Pool, memory: Memory, plan: Plan) -> Limited:
-    """No more than serves what comes and waits, while misses are a guess; and never many times what stands at once."""
+    """No more replicas than arrivals and queue need while misses are a guess, nor many times the ready ones at once."""
     requested, ready = observation.ordered, observation.serving
     if not plan.has_evidence:
         load = pool.params.knee_share * plan.curve.limit
@@ -200,7 +197,7 @@ def _bounded(answer: Limited, bounds: Bounds, fleet: Fleet) -> Limited:
 
 
 def _raised(answer: Limited, capacity: float, least: Bound) -> Limited:
-    """To the fewest replicas in force, under the name of what a person would change. `capacity`: theirs."""
+    """The answer raised to the fewest replicas in force, under the name of the cause. `capacity`: of these replicas."""
     other = least.beside
     if other is None:
         return answer.at_least(capacity, LimitName.MINIMUM, minimum=least)

@@ -23,14 +23,14 @@ from servingpool.decision.roles import DECODE, PREFILL, Ratio
 
 
 class Outcome(NamedTuple):
-    """What `decide` returns."""
+    """The decision and the next memory, as `decide` returns them."""
 
     decision: Decision
     memory: Memory
 
 
 def learn(observation: Observation, pool: Pool, memory: Memory, now: float) -> Memory:
-    """What an observation of the past teaches, without a decision."""
+    """The memory with an observation of the past, without a decision."""
     memory = counted(memory, observation, pool, now)
     return update(fleet_of(observation, pool, memory, now).observed(observation), pool, memory, now).memory
 
@@ -90,7 +90,7 @@ def _split(
     limited: Limited,
     now: float,
 ) -> Split:
-    """What each target should be. Unless all is certain, none replaces another, and none is tried."""
+    """The replicas of each target. Unless all is certain, no target replaces another, and no new target is tried."""
     seen = memory.coverage >= 1.0 and memory.queue_unknown is None and memory.client_unknown is None
     if isinstance(planned, Unknown) or not (memory.calibrated(pool) and seen and not observation.rollout):
         return fleet.split(limited, move=False, trial=False, keep=not memory.idle(pool, now))
@@ -116,7 +116,7 @@ def _need(pool: Pool, memory: Memory, planned: Plan | Unknown, sleeping: AtZero 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Targets that are sized together, all of a pool's, or those of prefill or of decode: what a decision takes."""
+    """Targets that are sized together, all of a pool's, or those of prefill or decode: the arguments of a decision."""
 
     observation: Observation
     pool: Pool
@@ -127,14 +127,14 @@ class Stage:
         return decide(self.observation, self.pool, self.memory, now)
 
     def raised(self, replicas: int, other: Beside) -> Stage:
-        """The same with a min that follows from the `other` stage; never above max."""
+        """The stage with a min that follows from the `other` stage; never above max."""
         least = min(max(replicas, self.pool.min_replicas), self.pool.max_replicas)
         bound = Bound(least, beside=other if least > self.pool.min_replicas else None)
         return replace(self, pool=replace(self.pool, min_replicas=least, beside=bound))
 
 
 class StageOutcome(NamedTuple):
-    """What `decide_stages` returns of each stage."""
+    """Result of `decide_stages` for a stage."""
 
     decision: Decision
     memory: Memory

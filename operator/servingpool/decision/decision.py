@@ -1,4 +1,4 @@
-"""What a decision says: how many replicas of each target, and every figure that a person needs to recompute it."""
+"""The decision: replicas of each target, and every figure that a person needs to recompute it."""
 
 from __future__ import annotations
 
@@ -13,49 +13,49 @@ from numpy.typing import NDArray
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.template import render
 from servingpool.decision.learn import Curve, Outlook
-from servingpool.decision.observation import Reading, Unknown
+from servingpool.decision.observation import EPSILON, Reading, Unknown
 from servingpool.decision.observe import Standing
 from servingpool.decision.pool import Bounds
 
 ENOUGH = 0.999
 """Share of a capacity that serves for it: speeds drift, and a replica is not replaced for a thousandth."""
-EQUAL = 1e-9
+EQUAL = EPSILON
 """Relative difference of two capacities or prices that are not told apart."""
 
 
 def share_of(targets: int) -> float:
-    """Share of a capacity that serves for it with so many targets: of one each replica counts."""
+    """Share of a capacity that suffices for it with so many targets: of one target each replica counts."""
     return ENOUGH if targets > 1 else 1.0 - EQUAL
 
 
 class Part(NamedTuple):
-    """What a decision says of a target."""
+    """The decision on a target."""
 
     target: str
-    """Its name."""
+    """Name of the target."""
     requested: int
-    """What its `spec.replicas` is."""
+    """`spec.replicas` of the target."""
     replicas: int
-    """What its `spec.replicas` should be."""
+    """Desired `spec.replicas` of the target."""
     ready: int
     speed: Reading
-    """What one of its replicas serves, in replicas of the reference target; Unknown until one of each has served."""
+    """Capacity of one replica, in replicas of the reference target; Unknown until both targets have served."""
     cold_start: float
-    """Seconds, of its own starts where it has shown one."""
+    """Seconds from request to Ready: the target's own starts where there were some, else the pool's."""
     stuck: str | None = None
-    """Why it does not deliver what was ordered, as a sentence; None where it does."""
+    """Why the target does not deliver its requested replicas, as a sentence; None where it delivers."""
     delivered: int = 0
     """Replicas that are Ready or load on a node."""
     weight: float = 1.0
-    """What one of its replicas counted for: its speed, or what its price told before that was known."""
+    """Capacity that one replica counted for: its speed, or a guess by price before the speed was known."""
     absent: bool = False
-    """What it does not deliver counts for nothing: it is not alone."""
+    """Whether replicas that the target does not deliver count for nothing, for it is not the only target."""
     base: int = 0
     """Replicas that always stay."""
 
     @property
     def useful(self) -> int:
-        """Replicas that serve or will: without those of an absent target that never come."""
+        """Replicas that serve or will serve: without an absent target's replicas that never come."""
         return min(self.replicas, self.delivered) if self.absent else self.replicas
 
 
@@ -63,20 +63,20 @@ Array = NDArray[np.float64]
 
 
 class Course(NamedTuple):
-    """How many misses each fleet size leaves, of what comes at the horizon and of what comes now."""
+    """Misses at each fleet size, of the demand at the horizon and of the demand now."""
 
     fleets: Array
     """Ascending, from 1."""
     misses: Array
-    """Expected at the horizon, in the work of replicas kept busy."""
+    """Expected misses at the horizon, in the work of replicas kept busy."""
     expected: float
     """Work at the horizon: without replicas, all of it misses."""
     level: float
-    """Work that comes now."""
+    """Work that arrives now."""
     curve: Curve
 
     def beyond(self, least: int) -> tuple[float, ...]:
-        """Misses with 0, 1, ... `least` replicas and more: the more of those at the horizon and those of now.
+        """Misses with 0, 1, ... `least` replicas and more: at the horizon or now, whichever are more.
 
         What goes now is missing now, and what is ordered serves at the horizon. To where even the highest demand is
         served: a pool far from that would seem to have no use for its next replica.
@@ -96,7 +96,7 @@ BURST = 0.05
 
 
 class Verdict(StrEnum):
-    """What the decision does to the fleet."""
+    """Effect of the decision on the fleet."""
 
     SCALE_UP = "ScaleUp"
     SCALE_DOWN = "ScaleDown"
@@ -105,11 +105,11 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One step between the raw need and the answer, in the order applied."""
+    """A step between the raw need and the answer, in the order applied."""
 
     name: LimitName
     before: float
-    """Replicas, of the reference target where the pool has several; so `after`."""
+    """Replicas before the limit, of the reference target where the pool has several; `after` likewise."""
     after: float
     reason: str
     """A sentence with figures and units."""
@@ -120,7 +120,7 @@ class Limited:
     """A number of replicas on its way, with the limits that changed it."""
 
     replicas: float
-    """A whole number where the pool has one target."""
+    """Replicas so far; a whole number where the pool has one target."""
     applied: tuple[Limit, ...] = ()
 
     def at_least(self, least: float, name: LimitName, /, **given: object) -> Limited:
@@ -138,7 +138,7 @@ class Limited:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What the core measured and believes. Unknown where it could not."""
+    """Measured and estimated figures of a pool; Unknown where a figure could not be told."""
 
     arrivals: Reading
     """Requests/s over the last half minute, or two scrapes."""
@@ -155,23 +155,23 @@ class Figures:
     time_per_output_token: Reading
     """Seconds at the SLO's percentile over the last 5 minutes."""
     attainment: Reading
-    """Share of requests of the last hour that met every bound of the SLO, by the witness that is believed."""
+    """Share of requests of the last hour that met every bound of the SLO, by the source that is believed."""
     attainment_now: Reading
-    """The same of the last 5 minutes."""
+    """Share of requests of the last 5 minutes that met every bound of the SLO."""
     attainment_minute: Reading
-    """The same of the last minute: it shows a recovery first."""
+    """The share of the last minute: it shows a recovery first."""
     judged: bool
-    """False where the SLO is measured at the gateway, and the gateway does not tell."""
+    """Whether the SLO is judged: False where it is measured at the gateway, and the gateway does not tell."""
     witness: str
-    """Who tells whether a first token was late: one of `Witness`."""
+    """Source that tells whether a first token was late: a value of `Witness`."""
     longest_wait: float
-    """Seconds that the request has waited that has waited longest, by the length of the queues."""
+    """Seconds that the longest-waiting request has waited, by the length of the queues."""
     full_batch: Reading
-    """Requests that one replica decodes at a time while requests wait for it; before, the limit in its arguments."""
+    """Requests that a replica decodes at a time while requests wait; before that, the limit in its arguments."""
     full_requests: Reading
-    """Requests/s that one replica served while requests waited for it."""
+    """Requests/s that a replica served while requests waited for it."""
     full_tokens: Reading
-    """Output tokens/s that one replica yielded while requests waited for it."""
+    """Output tokens/s that a replica yielded while requests waited for it."""
     step_base: Reading
     """Seconds of an engine step with no work in it."""
     step_per_request: Reading
@@ -195,19 +195,19 @@ class Figures:
     forecast: Reading
     """Expected work at the horizon, in replicas kept fully busy."""
     burst: Reading
-    """Work at the horizon that one in twenty of the possible outcomes exceeds, likewise."""
+    """Work at the horizon that 1 in 20 of the possible outcomes exceeds, in replicas kept fully busy."""
     backlog: Reading
     """Replicas that the queues keep busy at the horizon."""
     horizon: float
     """Seconds: how long a replica ordered now takes to serve."""
     fast_factor: Reading
-    """What the misses of the last hour leave of the plan, 0.5 to 1."""
+    """Factor on the planned misses by the misses of the last hour, 0.5 to 1."""
     slow_factor: Reading
-    """What the misses of the last day make of the plan, 0.7 to 1.29."""
+    """Factor on the planned misses by the misses of the last day, 0.7 to 1.29."""
     allowance: Reading
     """Share of requests that the fleet is sized to miss."""
     penalty: Reading
-    """Penalty of a miss, in replicas for the work that keeps one busy."""
+    """Penalty of a miss, in replicas for the work that keeps a replica busy."""
     for_forecast: Reading
     """Cheapest fleet for what may come at the horizon. The need is the largest of these three."""
     for_initial_fleet: Reading
@@ -231,7 +231,7 @@ def slo_met(figures: Figures, attainment: float) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One fleet size that was weighed for the horizon."""
+    """A fleet size that was weighed for the horizon."""
 
     replicas: float
     misses: float
@@ -249,14 +249,14 @@ class Plan:
     for_present_load: float
     """Replicas: the cheapest fleet for the demand of now, where less is forecast than stands; else 0."""
     need: float
-    """The raw need, in replicas: the largest of the three, and one for each that serves nothing."""
+    """Raw need in replicas: the largest of the three above, plus the replicas that serve nothing."""
     recommended: float
     """Replicas that are worth keeping, where they are there: no fewer than needed."""
     curve: Curve
     outlook: Outlook
-    """With the queue in it."""
+    """Demand at the horizon, the queue included."""
     level: float
-    """Work that comes now, in replicas kept busy."""
+    """Work that arrives now, in replicas kept busy."""
     backlog: float
     """Replicas that the queues keep busy."""
     allowed: float
@@ -266,16 +266,16 @@ class Plan:
     safe_load: float
     """The highest load at which the expected misses are within the allowance."""
     has_evidence: bool
-    """Enough requests were seen to speak of misses as rare as those allowed, and not the prior alone."""
+    """Whether enough requests were seen to judge misses as rare as the SLO allows, not by the prior alone."""
     penalty: float
-    """Of a miss, in replicas for the work that keeps one busy."""
+    """Penalty of a miss, in replicas for the work that keeps a replica busy."""
     idle: bool
-    """No request came for long, so nothing is kept for one that may come."""
+    """Whether no request came for long, so that nothing is kept for the next request."""
     stuck: int
-    """Replicas that serve nothing while requests are in them, and are made up for."""
+    """Replicas that hold requests and serve nothing; as many are added."""
     candidates: tuple[Candidate, ...]
     course: Course
-    """Of all fleet sizes, for the budget that a pool shares."""
+    """Misses at each fleet size, for the budget that a pool shares."""
 
     @property
     def feasible(self) -> bool:
@@ -289,7 +289,7 @@ class Plan:
 
     @property
     def burst(self) -> float:
-        """Work that one in twenty of the possible outcomes exceeds, without the queue."""
+        """Work that 1 in 20 of the possible outcomes exceeds, without the queue."""
         return self.outlook.exceeded_by(BURST) - self.backlog
 
     def proportionate(self, load: float) -> float:
@@ -298,22 +298,22 @@ class Plan:
 
 
 class BudgetCut(NamedTuple):
-    """What a budget of GPUs takes from a target."""
+    """A cut of a target's replicas by a GPU budget."""
 
     target: str
-    """Its name."""
+    """Name of the target."""
     most: int
-    """Replicas that it may order."""
+    """Replicas that the target may request."""
     budget: str
     """Name of the budget."""
     detail: str
-    """Why it is no more."""
+    """Reason why the budget grants no more."""
     left: float
     """Capacity of all targets after this cut, in replicas of the reference."""
 
 
 class AtZero(NamedTuple):
-    """How many replicas there should be while none serves because there were to be none, and why."""
+    """The replicas to request while the pool is at 0 on purpose, and why."""
 
     replicas: float
     why: str
@@ -323,34 +323,34 @@ class AtZero(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer for one pool at one time."""
+    """The decision on one pool at one time."""
 
     at: float
     """Unix time in seconds."""
     replicas: int
-    """What `spec.replicas` of the target should be."""
+    """Desired `spec.replicas` of all targets."""
     verdict: Verdict
     need: Reading
     """Raw need in replicas, before any limit."""
     capacity: Reading
-    """That is needed with every limit applied, in replicas of the reference; Unknown where the need is."""
+    """Needed capacity with every limit applied, in replicas of the reference; Unknown where the need is."""
     limits: tuple[Limit, ...]
     """Every limit that changed the answer, in order."""
     reason: str
-    """One sentence with units that a person at 3 a.m. can act on."""
+    """Why this many replicas, with units, in a sentence that a person at 3 a.m. can act on."""
     figures: Figures
     bounds: Bounds
-    """In force: the limits that apply at least and at most."""
+    """Min and max in force."""
     candidates: tuple[Candidate, ...] = ()
     """Fleet sizes around `figures.for_forecast`, which has the least sum of replicas and misses at their penalty."""
     course: Course | None = field(default=None, compare=False, repr=False)
-    """What each fleet size misses; None where the need is unknown."""
+    """Misses at each fleet size; None where the need is unknown."""
     calibrating: bool = False
     """Still learning: nothing is scaled down but to max."""
     warning: str | None = None
-    """What is wrong but not fatal, such as an SLO that no fleet size can hold, as a sentence."""
+    """Fault that is not fatal, such as an SLO that no fleet size can hold, as a sentence; None without one."""
     parts: tuple[Part, ...] = ()
-    """Of each target, in the order of the spec; `replicas` is their sum."""
+    """The decision on each target, in the order of the spec; `replicas` is their sum."""
     standing: tuple[Standing, ...] = ()
     """Ready replicas whose gauges are not believed, because nothing in them moves."""
 
@@ -382,21 +382,21 @@ class Decision:
 
 
 def verdict_of(replicas: int, requested: int) -> Verdict:
-    """What setting so many replicas does to a fleet of `requested`."""
+    """Effect of setting so many replicas on a fleet of `requested`."""
     if replicas == requested:
         return Verdict.HOLD
     return Verdict.SCALE_UP if replicas > requested else Verdict.SCALE_DOWN
 
 
 def move(requested: int, replicas: int) -> str:
-    """The same as the beginning of a sentence."""
+    """Effect of setting so many replicas, as the beginning of a sentence."""
     if replicas == requested:
         return f"hold {replicas}"
     return f"scale {'up' if replicas > requested else 'down'} {requested} -> {replicas}"
 
 
 def moves(parts: Sequence[Part], reference: str) -> str:
-    """What parts say, as the beginning of a sentence."""
+    """Effect of the parts, as the beginning of a sentence."""
     if len(parts) == 1:
         return move(parts[0].requested, parts[0].replicas)
     changed = [f"{one.target} {one.requested} -> {one.replicas}" for one in parts if one.replicas != one.requested]
@@ -408,7 +408,7 @@ def moves(parts: Sequence[Part], reference: str) -> str:
 
 
 def verdict_of_parts(parts: Sequence[Part]) -> Verdict:
-    """What they do to the fleet: a replacement begins as a scale-up and ends as a scale-down."""
+    """Effect of the parts on the fleet: a replacement begins as a scale-up and ends as a scale-down."""
     if any(part.replicas > part.requested for part in parts):
         return Verdict.SCALE_UP
     return Verdict.SCALE_DOWN if any(part.replicas < part.requested for part in parts) else Verdict.HOLD

@@ -1,4 +1,4 @@
-"""What one engine did between two scrapes, and how long its step takes.
+"""The work of one engine between two scrapes, and the time of an engine step.
 
 A continuous-batching engine does one step after another; a step decodes one token for each running request and may
 carry prefill tokens of new ones. Its duration is close to
@@ -17,14 +17,21 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 FASTEST_STEP = 1e-5
-"""Seconds. No engine steps faster: such an ITL is a damaged sample, and one alone would drown the fit."""
+"""Seconds of the fastest step of any engine: a lower ITL is a damaged sample, and would drown the fit."""
 LARGEST_BATCH = 1024.0
 """Requests, vLLM's largest default. Where a step takes as long with one request as with many, an output token still
 costs this fraction of a step."""
+LONGEST_PROMPT = 1e6
+"""Tokens of a prompt, and prefill tokens of a step, at most; more is a damaged sample. vLLM's steps have 8,192."""
+SHORT_ANSWER, STILL_SHORT = 5.0, 2.0
+"""Output tokens of a request, on average, up to which an answer is short; and times as many up to which answers stay
+short once they were: to learn the work anew takes minutes."""
+ANOTHER_BATCH = 0.1
+"""Relative difference from which on two batches are told apart."""
 
 
 class Steps(NamedTuple):
-    """The steps of one replica in one interval, as means."""
+    """Means over the steps of one replica in one interval."""
 
     itl: float
     """Seconds of a step."""
@@ -33,12 +40,12 @@ class Steps(NamedTuple):
     prefill: float
     """Prefill tokens in a step."""
     base: float = 1.0
-    """0 where a request without a step to decode takes the place of a step: its time grows from no base."""
+    """1, or 0 where a request without a step to decode takes the place of a step: its time grows from no base."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """The three coefficients, and what a step yields."""
+    """The three coefficients of a step's duration, and the tokens that a step yields."""
 
     base: float
     """a: seconds of a step with no work in it."""
@@ -58,7 +65,7 @@ class StepTime:
         return self.base + self.per_request * decoding + self.per_prefill_token * prefill_tokens
 
     def expected(self, steps: Steps) -> float:
-        """Duration of a step as these are."""
+        """Duration in seconds of the mean step in `steps`."""
         return self.base * steps.base + self.per_request * steps.decoding + self.per_prefill_token * steps.prefill
 
     def work(self, prompt_tokens: float, steps: float) -> float:
@@ -72,7 +79,7 @@ class StepTime:
         return self.base / self.tokens
 
     def limited(self, *, batch: float, tokens: float, prompt_tokens: float, steps: float) -> StepTime:
-        """With this full batch and yield, where the usual request has so many prompt tokens and decoding steps."""
+        """The step time with this full batch and yield, for the usual request's prompt tokens and steps."""
         base, per_request, per_token = self.base, self.per_request, self.per_prefill_token
         limited = StepTime(base, per_request, per_token, batch, tokens, self.stretch)
         without = self.work(prompt_tokens, steps)
@@ -82,30 +89,30 @@ class StepTime:
 
 
 LEAST_BATCH, MOST_BATCH = 0.05, 8192.0
-"""Requests that decode in a full batch: fewer than one where prefills fill it; more is a damaged sample."""
+"""Requests that decode in a full batch: below 1 where prefills fill the batch. More is a damaged sample."""
 
 
 class Full(NamedTuple):
-    """What one replica did in an interval at both ends of which requests had waited for too long."""
+    """The work of one replica in an interval at both ends of which requests had waited for too long."""
 
     room: bool
-    """Its batch was smaller than others, or grew: it may have had room in between."""
+    """Whether the batch was smaller than other batches, or grew: it may have had room in between."""
     seconds: float
     requests: float
-    """That got their first token."""
+    """Requests that got their first token."""
     tokens: float
-    """Generated."""
+    """Output tokens."""
     decoding: float
     """Requests in the batch that decoded, summed over the seconds."""
 
 
 class Wait(NamedTuple):
-    """The requests that one replica began to serve between two scrapes."""
+    """Requests that one replica began to serve between two scrapes, with their wait."""
 
     requests: float
     begin: float
-    """Seconds that the next request had waited at the first scrape, at the gateway too."""
+    """Seconds that the next request had waited at the first scrape, the wait at the gateway included."""
     end: float
-    """Likewise at the second."""
+    """Seconds that the next request had waited at the second scrape, the wait at the gateway included."""
     ttft: float
-    """Their mean TTFT in seconds, by the histogram."""
+    """Mean TTFT of these requests in seconds, by the histogram."""

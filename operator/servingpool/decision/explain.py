@@ -34,16 +34,15 @@ from servingpool.decision.observe import (
     rate_window,
 )
 from servingpool.decision.pool import Pool
-from servingpool.decision.words import clock, shown, span
+from servingpool.decision.words import MOST_NAMED, clock, shown, span
 
 NEVER_FULL = Unknown("no replica was seen full")
-MOST_NAMED = 3
 
 
 def figures(
     pool: Pool, memory: Memory, update: UpdateResult, plan: Plan | Unknown, queues: Queues, now: float
 ) -> Figures:
-    """What was measured and weighed; Unknown where that is not known."""
+    """Figures of the pool, measured and estimated; Unknown where a figure is not known."""
     window, profile, params = memory.window, memory.profile, pool.params
     recent = window.last(rate_window(memory.interval, params))
     no_rate = plan if isinstance(plan, Unknown) else Unknown("no scrapes to take a rate from")
@@ -127,7 +126,7 @@ def reason(
     at_zero: AtZero | None = None,
     doubts: Sequence[str] = (),
 ) -> str:
-    """Why this many replicas, in one sentence with units. `moved`: its beginning; `doubts`: what is not believed."""
+    """Why this many replicas, in one sentence. `moved`: its beginning; `doubts`: sentences on disbelieved figures."""
     without = figures.idle_for
     if at_zero is not None:
         parts = [at_zero.why]
@@ -143,7 +142,7 @@ def reason(
 
 
 def doubts(memory: Memory, plan: Plan | Unknown, standing: Sequence[Standing], pool: Pool) -> list[str]:
-    """What was read and is not believed, and what the router does wrong, a sentence each."""
+    """Sentences on figures that were read and are not believed, and on a router that loses caches."""
     found = []
     if memory.damaged is not None and memory.coverage > 0.0:
         found.append(Note.DAMAGED.message(figures=memory.damaged))
@@ -158,7 +157,7 @@ def doubts(memory: Memory, plan: Plan | Unknown, standing: Sequence[Standing], p
 
 
 def told_standing(standing: Sequence[Standing]) -> str:
-    """Which replicas stand still, with how many requests since when."""
+    """Names of the replicas that stand still, with their requests and since when."""
     first = ", ".join(
         f"{one.replica} ({one.requests:.0f} requests since {clock(one.since)})" for one in standing[:MOST_NAMED]
     )
@@ -182,7 +181,7 @@ def _weighed(pool: Pool, plan: Plan, figures: Figures) -> list[str]:
 
 
 def _sizing(plan: Plan, burst: Reading) -> str:
-    """Which of the three needs is the largest, and what it is for."""
+    """The largest of the three needs, and its cause."""
     need = max(plan.for_forecast, plan.for_initial_fleet, plan.for_present_load)
     if need > max(plan.for_forecast, plan.for_initial_fleet):
         return f"{shown(plan.for_forecast)} cover the forecast; the present load needs {shown(need)}"
@@ -198,12 +197,9 @@ def _sizing(plan: Plan, burst: Reading) -> str:
     if need < plain:
         return f"{_needed(need)}: cheaper than the {plain} that would cover every burst, even with the misses to expect"
     said = f"each may be {plan.safe_load:.0%} busy, so {_needed(need)}"
-    if need == plain:
-        return said
-    return (
-        f"{said}, {shown(need - plain)} of them spare: traffic may reach {_number(burst)} busy replicas, "
-        f"and a late request is priced at {_number(plan.penalty)} times its GPU time"
-    )
+    price = f"a late request is priced at {_number(plan.penalty)} times its GPU time"
+    spare = f", {shown(need - plain)} of them spare: traffic may reach {_number(burst)} busy replicas, and {price}"
+    return said if need == plain else f"{said}{spare}"
 
 
 def _needed(replicas: float) -> str:
@@ -262,7 +258,7 @@ def _attained_in(seconds: float, memory: Memory, pool: Pool, overdue: float) -> 
 
 
 def _attainment(memory: Memory, overdue: float, now: float) -> Reading:
-    """Of the last hour; `overdue` requests have waited for too long already, and are late whenever they begin."""
+    """Attainment over the last hour; `overdue` requests have waited for too long already, and count as late."""
     # Bins go when a new one begins: while nothing is read none does.
     score = memory.score_of_last_hour(now)
     requests = sum(entry.requests for entry in score) + overdue

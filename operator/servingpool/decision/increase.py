@@ -1,4 +1,4 @@
-"""How much cumulative counters rose between two readings of one source: an engine's pod, or a gateway.
+"""The rise of cumulative counters between two readings of one source: an engine's pod, or a gateway.
 
 The only place that knows what a lower reading means:
 
@@ -21,19 +21,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from servingpool.decision.params import DEFAULT
+
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 
 RESTARTED = 0.25
-"""Share of what a counter was: an engine that restarted, and loaded its model, has counted less than that. Taken for a
-restart, a counter that was one token lower for one scrape made 15 s of all requests since its start."""
+"""Share of a counter's last value, below which it restarted: an engine that loaded its model anew has counted less.
+Taken for a restart, a counter that was one token lower for one scrape made 15 s of all requests since its start."""
 
-LONGEST = 180.0
+LONGEST = DEFAULT.longest_gap
 """Seconds for which a lower or an older reading is left out. After that, counting begins at the next reading."""
 
 
 class Change(Enum):
-    """What happened to a source between two readings."""
+    """Change of a source between two readings."""
 
     CONTINUED = "continued"
     RESTARTED = "restarted"
@@ -42,7 +44,7 @@ class Change(Enum):
 
 
 def change(before: Sequence[float], now: Sequence[float]) -> Change:
-    """What happened to a source, by counters that only a restart lowers."""
+    """Whether a source continued, restarted or is damaged, by counters that only a restart lowers."""
     if not any(map(lt, now, before)):
         return Change.CONTINUED
     few = all(not new > RESTARTED * old > 0.0 for new, old in zip(now, before, strict=True))
@@ -69,17 +71,17 @@ def risen(before: Sequence[float], now: Sequence[float]) -> list[float]:
 
 
 class Counts(NamedTuple):
-    """What a source had counted when it was read: figures that only a restart lowers."""
+    """Figures that a source had counted when it was read; only a restart lowers them."""
 
     at: float
     """Unix time in seconds."""
     figures: tuple[float, ...]
     layout: Any = None
-    """What the figures are of, as a histogram's buckets. Those of another layout cannot be compared."""
+    """Layout of the figures, such as a histogram's buckets. Figures of two layouts cannot be compared."""
 
 
 class Rise(NamedTuple):
-    """What a source counted between two readings."""
+    """Figures that a source counted between two readings."""
 
     figures: list[float]
     seconds: float
@@ -87,7 +89,7 @@ class Rise(NamedTuple):
 
 
 def follow(before: Counts | None, now: Counts, *, first: float = math.nan) -> tuple[Counts, Rise | None]:
-    """The reading to compare the next one with, and what was counted; None where that is not known.
+    """The reading to compare the next reading with, and the rise since `before`; None where the rise is not known.
 
     `first`: what a figure that was never known had counted: 0 where a counter is created by its first event.
     """
@@ -106,7 +108,7 @@ def follow(before: Counts | None, now: Counts, *, first: float = math.nan) -> tu
 
 
 class Intervals(NamedTuple):
-    """The readings of one source that can be compared, two after one another."""
+    """Pairs of successive readings of one source that can be compared."""
 
     begin: Rows
     """Rows of the earlier readings."""
@@ -119,7 +121,7 @@ class Intervals(NamedTuple):
 
 
 def intervals(at: Floats, table: Floats, counters: Sequence[int]) -> Intervals:
-    """The intervals of one source between all its readings, by the rule of `follow`.
+    """The intervals between all readings of one source, by the rule of `follow`.
 
     `table` has a row for each reading, in order of `at`, Unix time in seconds. `counters`: columns that only a restart
     lowers.
@@ -151,6 +153,6 @@ def intervals(at: Floats, table: Floats, counters: Sequence[int]) -> Intervals:
 
 
 def held(table: Floats) -> Floats:
-    """Each figure as it was last known, [row, column]; NaN before its first value."""
+    """Last known value of each figure, [row, column]; NaN before its first value."""
     last = np.maximum.accumulate(np.where(np.isnan(table), 0, np.arange(len(table))[:, None]), axis=0)
     return table[last, np.arange(table.shape[1])]

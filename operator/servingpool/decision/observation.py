@@ -35,6 +35,9 @@ class Absent(Unknown):
     __slots__ = ()
 
 
+EPSILON = 1e-9
+"""Relative difference of two figures, or an amount, that is nothing: far above the error of a float."""
+
 Reading = float | Unknown
 """A figure, or the reason why there is none."""
 
@@ -72,10 +75,10 @@ class Histogram:
         if bound is None or not self.bounds:
             return (self.count, self.count, self.count), Bucket()
         bounds, counts = self.bounds, self.counts
-        above = bisect_left(bounds, bound * (1 - 1e-9))
+        above = bisect_left(bounds, bound * (1 - EPSILON))
         upper_end = bounds[above] if above < len(bounds) else math.inf
         upper = counts[above] if above < len(bounds) else self.count
-        if upper_end <= bound * (1 + 1e-9):
+        if upper_end <= bound * (1 + EPSILON):
             return (self.count, upper, upper), Bucket(upper_end, upper_end)
         if above == 0:
             return (self.count, 0.0, upper), Bucket(0.0, upper_end)
@@ -105,12 +108,11 @@ class ReplicaMetrics:
     admission_rejections: Reading = NOT_EXPOSED
     """Requests that the engine rejected, cumulative."""
     begun: Reading = NOT_EXPOSED
-    """Requests that left the engine's queue, cumulative, where that is more than the first tokens counted: some engines
-    count a first token when the request ends, or have no histogram of it."""
+    """Requests that left the engine's queue, cumulative, where the engine counts first tokens later or never."""
     ttft_from_admission: bool = False
     """TTFT is known to exclude the engine's queue. False where it includes it, or where nobody knows."""
     time_to_first_token: Histogram | Unknown = NOT_EXPOSED
-    """TTFT; one observation a request. Without a bound in it none is late: it tells the mean alone."""
+    """TTFT; one observation a request. A histogram without buckets tells the mean alone."""
     prefill_seconds: Reading = NOT_EXPOSED
     """Seconds spent on prompts, cumulative, where an engine has no TTFT and counts no requests."""
     inter_token_latency: Histogram | Unknown = NOT_EXPOSED
@@ -124,10 +126,10 @@ class ReplicaMetrics:
 
 @dataclass(frozen=True, slots=True)
 class GatewayMetrics:
-    """What the gateway before the engines says of the pool's requests, all gateway pods together."""
+    """Figures of the pool's requests at the gateway before the engines, all gateway pods together."""
 
     scraped_at: float | None = None
-    """Unix time in seconds of the newest scrape in these values; None where there is none."""
+    """Unix time in seconds of the newest scrape in these values; None where no value was scraped."""
     queue: Reading = NOT_EXPOSED
     """Requests that the gateway holds (gauge)."""
     arrivals: Reading = NOT_EXPOSED
@@ -138,12 +140,12 @@ class GatewayMetrics:
     time_to_first_token: Histogram | Unknown = NOT_EXPOSED
     """The client's TTFT, with the time in the gateway's queue; cumulative as `arrivals`."""
     in_flight: Reading = NOT_EXPOSED
-    """Requests that it has sent on and that have not ended (gauge). This and what follows is read for engines that are
-    metered; counts are cumulative as `arrivals`, which then counts requests when they end."""
+    """Requests that the gateway has sent on and that have not ended (gauge). This field and the next ones are read for
+    metered engines; counts are cumulative as `arrivals`, which then counts requests when they end."""
     generation_tokens: Reading = NOT_EXPOSED
     prompt_tokens: Reading = NOT_EXPOSED
     inter_token_latency: Histogram | Unknown = NOT_EXPOSED
-    """Without buckets."""
+    """ITL at the gateway, without buckets."""
 
 
 NO_GATEWAY = GatewayMetrics()
@@ -151,23 +153,23 @@ NO_GATEWAY = GatewayMetrics()
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One pod of the target, as the cluster tells it."""
+    """A pod of a target, as the cluster tells it."""
 
     name: str
     age: float
     """Seconds since the pod was created."""
     ready_for: float | None = None
-    """Seconds since it became Ready; None while it loads."""
+    """Seconds since the pod became Ready; None while it loads."""
     unschedulable: bool = False
     """The scheduler found no node for it."""
     gated: bool = False
     """A scheduling gate keeps it from the scheduler, such as that of a quota."""
     target: str = ONLY
-    """The target that it is of, by name."""
+    """Name of the replica's target."""
     weight: float = 1.0
-    """What it counts for, in replicas of the reference target; set by the core."""
+    """Capacity of the replica, in replicas of the reference target; set by the core."""
     ordinal: int | None = None
-    """Its number, of a kind whose scale-down removes the highest; None where the kind chooses otherwise."""
+    """Number of the pod, of a kind whose scale-down removes the highest; None where the kind chooses otherwise."""
 
     @property
     def load_time(self) -> float | None:
@@ -176,53 +178,53 @@ class Replica:
 
 
 class Ordered(NamedTuple):
-    """What a target is to be."""
+    """The replicas that are requested of a target."""
 
     target: str
-    """Its name."""
+    """Name of the target."""
     replicas: int
     """`spec.replicas`."""
     in_turn: bool = False
-    """Its replicas start one after another: what is ordered beyond the one that loads has no pod yet."""
+    """Replicas start one after another: while a replica loads, the next ones have no pod yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """All that was seen of one pool at one time."""
+    """The pool as it was seen at one time."""
 
     requested: int
-    """`spec.replicas` of all targets: what is ordered now, ready or not."""
+    """`spec.replicas` of all targets: the replicas that are requested now, ready or not."""
     ready: tuple[Replica, ...] = ()
     """Replicas that serve."""
     starting: tuple[Replica, ...] = ()
     """Replicas that were created and are not Ready yet."""
     metrics: tuple[ReplicaMetrics, ...] | Unknown = NOT_READ
-    """A sample for each replica whose last scrape is fresh. A ready replica without one is unknown, not idle; Unknown
-    when the whole reading failed."""
+    """Samples of the replicas whose last scrape is fresh; Unknown when the whole reading failed. A ready replica
+    without a sample is unknown, not idle."""
     gateway: GatewayMetrics = NO_GATEWAY
-    """Nothing is exposed where there is no gateway."""
+    """Figures of the gateway; all are NOT_EXPOSED where there is no gateway."""
     metered: bool = False
     """The engines export nothing: `metrics` are even shares of what their gateway counts."""
     ttft_inferred: bool = False
     """The engines count no requests: their first tokens are estimated from what their gateway counts."""
     rollout: bool = False
-    """A rollout is in progress: the replicas are of two kinds."""
+    """A rollout is in progress: the replicas are of two versions."""
     targets: tuple[Ordered, ...] = ()
-    """Of each target; `requested` is their sum. Replicas name theirs. Empty where no target is named."""
+    """The requested replicas of each target; `requested` is their sum. Empty where no target is named."""
     capacity: float | None = None
-    """What is ordered, in replicas of the reference target; set by the core."""
+    """Requested capacity, in replicas of the reference target; set by the core."""
 
     @property
     def orders(self) -> tuple[Ordered, ...]:
-        """What each target is to be."""
+        """The requested replicas of each target, by name; of ONLY where no target is named."""
         return self.targets or (Ordered(ONLY, self.requested),)
 
     @property
     def ordered(self) -> float:
-        """Replicas that are ordered, in those of the reference target."""
+        """Requested capacity, in replicas of the reference target."""
         return self.requested if self.capacity is None else self.capacity
 
     @property
     def serving(self) -> float:
-        """Ready replicas, in those of the reference target."""
+        """Capacity of the ready replicas, in replicas of the reference target."""
         return len(self.ready) if self.capacity is None else math.fsum(replica.weight for replica in self.ready)

@@ -1,13 +1,18 @@
-"""The numbers that sweeps and ablations vary, each with its unit, range and source."""
+"""The numbers that sweeps and ablations vary, each with its unit, range and source; and units of time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+HOUR, DAY = 3600.0, 86_400.0
+"""Seconds."""
+REMEMBERED = 2 * HOUR
+"""Seconds for which a pool's demand, loads and misses are remembered moment by moment. No request waits longer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """One default serves all pools; a ServingPool's `behavior` sets the first three.
+    """Parameters of the decision: one default serves all pools; a ServingPool's `behavior` sets the first three.
 
     "Swept" names what `benchmarks/control` varied it against; docs/records/experiments.md has the figures.
     """
@@ -31,7 +36,7 @@ class Params:
     """Seconds without a request after which a pool is idle. At 600 on-off traffic attains 93.5 instead of 98.8%."""
     longest_gap: float = 180.0
     """Seconds, over two scrape intervals: counters further apart tell of an outage's mean and not of now."""
-    evidence_memory: float = 4 * 3600.0
+    evidence_memory: float = 4 * HOUR
     """Seconds, 3,600 to 86,400: evidence on the miss curve, and on full replicas, counts 1/e after it."""
 
     # --- queues
@@ -54,13 +59,14 @@ class Params:
     decode_ratio: float = 0.006
     """b/a before anything was observed; 0.0046 to 0.0092 on ten GPU and model pairs measured by aiconfigurator."""
     prefill_ratio: float = 0.0045
-    """c/a, likewise; 0.0030 to 0.0066."""
+    """c/a before anything was observed; 0.0030 to 0.0066 on the same ten pairs."""
     fit_memory: float = 2400.0
     """Seconds, 600 to 7,200: a window of step times counts 1/e after it."""
     engine_changed: float = 0.12
-    """Logarithm of observed over expected ITL, 0.05 to 0.3, from which on the engine is another one (upgrade, FP8)."""
+    """Logarithm of observed over expected ITL, 0.05 to 0.3, above which the engine has changed (upgrade, FP8)."""
     engine_settled: float = 0.02
-    """Likewise: at most so much once the new engine is learned. At 0.12 old windows bent the fit for 20 minutes."""
+    """Logarithm of observed over expected ITL, below which a change is learned. At 0.12 the fit was bent for 20
+    minutes."""
     renewal: float = 67.0
     """Seconds, 30 to 300: windows count 1/e after it while the engine is changing."""
 
@@ -88,13 +94,13 @@ class Params:
 
     # --- cheapest fleet
     least_penalty: float = 3.0
-    """Replicas for the work that keeps one busy, 1 to 10: least penalty of a miss."""
+    """Least penalty of a miss, 1 to 10 replicas for the work that keeps a replica busy."""
     greatest_penalty: float = 7.0
-    """Likewise, over the allowed share of misses. At 5 a day of code attains 94.9%, at 10 bursts cost 10% more."""
+    """Greatest penalty, times the allowed misses. At 5 a day of code attains 94.9%, at 10 bursts cost 10% more."""
     penalty_margin: float = 2.0
     """Standard errors, 0 to 3, left free when the penalty is chosen. At 1.5 five of 54 runs miss, at 2 four."""
     hysteresis: float = 3.0
-    """Ratio, 1 to 5: penalty at which a replica is kept over the one at which it is ordered."""
+    """Ratio, 1 to 5, of the penalty at which a replica is kept to the penalty at which it is requested."""
 
     # --- error budget
     planned: float = 0.7

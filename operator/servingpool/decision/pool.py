@@ -1,4 +1,4 @@
-"""What the user asked for, in the core's own units: the SLO, the targets, and the bounds in force."""
+"""The pool's spec in the core's own units: the SLO, the targets, and the bounds in force."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class Target:
     name: str = ONLY
     """Unique in the pool."""
     price: float = 1.0
-    """Of a replica for an hour, above 0: dollars where they are known of every target, else GPUs."""
+    """Price of a replica for an hour, above 0: dollars where they are known of every target, else GPUs."""
     base: int = 0
-    """Replicas that always stay, whatever the others cost; at zero none does."""
+    """Replicas that always stay, whatever the other targets cost; none stays while the pool is at 0."""
     most: int = 2**31 - 1
-    """Replicas at most."""
+    """Most replicas that the target may have."""
     batch_limit: float = math.inf
-    """Requests, at least 1, that a replica of it runs at a time at most; infinite where its arguments do not tell."""
+    """Requests, at least 1, that a replica runs at a time at most; infinite where its arguments do not tell."""
 
     def __post_init__(self) -> None:
         if not self.price > 0.0:
@@ -74,7 +74,7 @@ class Beside(NamedTuple):
 
     replicas: int
     role: str
-    """The other one."""
+    """The other role: prefill or decode."""
     ratio: bool
     """The pool's ratio asks for the bound; otherwise it is 1, because neither role is at 0 replicas alone."""
 
@@ -85,11 +85,11 @@ class Bound:
 
     replicas: int
     schedule: str | None = None
-    """The schedule that gives it; None where it is the pool's own."""
+    """Name of the schedule that sets the bound; None where it is the pool's own."""
     begins_in: float = 0.0
     """Seconds until the schedule's window begins; 0 within it."""
     beside: Beside | None = None
-    """What it goes with, where it follows from replicas of the other role."""
+    """The replicas of the other role that the bound follows from; None where it follows from none."""
 
     def __str__(self) -> str:
         if self.schedule is None:
@@ -108,28 +108,28 @@ class Bounds:
 
     @property
     def schedules(self) -> tuple[str, ...]:
-        """Names of the schedules that give one."""
+        """Names of the schedules that set min or max."""
         return tuple(dict.fromkeys(one.schedule for one in (self.least, self.most) if one.schedule is not None))
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A time in which a schedule's bounds count."""
+    """The time in which a schedule's bounds count."""
 
     schedule: str
-    """Its name."""
+    """Name of the schedule."""
     begin: float
     """Unix time in seconds."""
     end: float
     min_replicas: int | None
-    """None for the pool's own."""
+    """Min within the window; None where the pool's own counts."""
     max_replicas: int | None
-    """None for the pool's own."""
+    """Max within the window; None where the pool's own counts."""
     ahead: float = 1.0
-    """How many times as long before it begins its min is ordered: more where replicas start one after another."""
+    """Ratio, at least 1, to a cold start, of the time before the window at which its min is requested."""
 
     def bounds(self, own: Bounds, now: float) -> Bounds:
-        """Its bounds, `own` being the pool's."""
+        """Bounds within the window, `own` being the pool's."""
         begins_in = max(0.0, self.begin - now)
         least, most = (
             other if replicas is None else Bound(replicas, self.schedule, begins_in)
@@ -158,35 +158,33 @@ def _order(bound: Bound) -> tuple[int, float, str]:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """What a decision needs to know of a ServingPool's spec."""
+    """The part of a ServingPool's spec that a decision depends on."""
 
     slo: Slo
     min_replicas: int
-    """Of all targets together; so `max_replicas`."""
+    """Fewest replicas of all targets together."""
     max_replicas: int
     in_charge: bool = True
     """False in Recommend and Paused: its decisions are not carried out, so nothing may wind up."""
     params: Params = DEFAULT
     windows: tuple[Window, ...] = ()
-    """Of its schedules, those around the time that is decided on."""
+    """Windows of the pool's schedules, around the time that is decided on."""
     max_change: float = math.inf
-    """Replicas, at least 1, that one decision may add or remove at most."""
+    """Replicas, at least 1, that a decision may add or remove at most."""
     idle_after: float | None = None
     """Seconds without a request after which a fleet with min 0 goes to 0; None where it never does."""
     gateway: str = ""
-    """The gateway that tells of demand at 0 replicas."""
+    """Name of the gateway that tells of demand at 0 replicas."""
     targets: tuple[Target, ...] = (Target(),)
-    """In the order of the spec, at least one."""
+    """Targets in the order of the spec, at least one."""
     prefills: bool = False
-    """Its engines prefill for decode engines, or their answers are short (`ShortAnswers.by_prompt`): the tokens that
-    they generate beyond the first say little of that work."""
+    """Whether the engines prefill for decode engines, or answers are short: output tokens tell little of the work."""
     paired: bool = False
-    """It is prefill or decode: the other role's size follows from what this one has, so what never comes counts for
-    nothing."""
+    """Whether the other stage is sized by this stage's replicas, so that replicas that never come do not count."""
     starts: int = 1
-    """Cold starts, one after another, until all that is ordered serves; 1 where replicas start together."""
+    """Cold starts, one after another, until all requested replicas serve; 1 where replicas start together."""
     beside: Bound | None = None
-    """The min, where it is one that follows from replicas of the other role."""
+    """The min, where it follows from replicas of the other role; None elsewhere."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_replicas <= self.max_replicas:
@@ -223,5 +221,5 @@ class Pool:
         return replace(self, min_replicas=least, max_replicas=most, windows=())
 
     def whole(self, replicas: float) -> float:
-        """Whole replicas of one target; of several they are replicas of the reference, and parts of them count."""
+        """`replicas`, rounded up where the pool has one target: of several, parts of a reference replica count."""
         return math.ceil(replicas) if len(self.targets) == 1 else replicas

@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 from typing import NamedTuple
 
 from servingpool.decision.decision import Decision, Figures, verdict_of_parts
-from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, Unknown
+from servingpool.decision.observation import EPSILON, NOT_EXPOSED, Observation, Reading, Unknown
 from servingpool.decision.pool import Bound, Bounds, Slo
 
 PREFILL, DECODE = "prefill", "decode"
@@ -23,8 +23,6 @@ Range 0.01 to 0.5. Source: 61 ms for 10,000 tokens of an 8B model (LMCache on vL
 docs/benchmarks/prefill-decode.md); slower networks take more."""
 LEAST_SHARE = 0.5
 """Share of the client's TTFT bound that the prefill engines have at least, where the bound is near `HANDOVER`."""
-FUZZ = 1e-9
-"""Replicas: far above the error of a float, far below one replica."""
 
 
 class Ratio(NamedTuple):
@@ -39,29 +37,29 @@ class Ratio(NamedTuple):
 
     def prefill(self, decode: int) -> int:
         """Fewest prefill replicas beside so many for decode."""
-        fewest = math.ceil(self.least * decode - FUZZ)
-        return fewest - 1 if fewest > self.most * decode + FUZZ else fewest
+        fewest = math.ceil(self.least * decode - EPSILON)
+        return fewest - 1 if fewest > self.most * decode + EPSILON else fewest
 
     def decode(self, prefill: int) -> int:
         """Fewest decode replicas beside so many for prefill."""
-        fewest = math.ceil(prefill / self.most - FUZZ)
-        return fewest - 1 if self.least * fewest > prefill + FUZZ else fewest
+        fewest = math.ceil(prefill / self.most - EPSILON)
+        return fewest - 1 if self.least * fewest > prefill + EPSILON else fewest
 
 
 def prefill_slo(slo: Slo) -> Slo:
-    """What the prefill engines are asked for, where `slo`, which has both bounds, is the client's."""
+    """SLO of the prefill engines, where `slo`, which has both bounds, is the client's."""
     assert slo.time_to_first_token is not None
     bound = max(slo.time_to_first_token - HANDOVER, slo.time_to_first_token * LEAST_SHARE)
     return Slo(bound, None, math.sqrt(slo.attainment))
 
 
 def client_bound(prefill: float) -> float:
-    """The client's TTFT bound of which the prefill engines have `prefill`; both in seconds."""
+    """The client's TTFT bound that gives the prefill engines the bound `prefill`; both in seconds."""
     return min(prefill + HANDOVER, prefill / LEAST_SHARE)
 
 
 def decode_slo(slo: Slo) -> Slo:
-    """What the decode engines are asked for.
+    """SLO of the decode engines.
 
     Without a TTFT of theirs, requests that wait for a KV cache or for a full engine would meet the SLO: on a real pair
     it was told as met while clients waited for 28 s.
@@ -70,12 +68,12 @@ def decode_slo(slo: Slo) -> Slo:
 
 
 def of_prefill(observation: Observation) -> Observation:
-    """What is seen of the prefill engines. The client's TTFT spans both stages, so it is not the prefill engines'."""
+    """The observation of the prefill engines. The client's TTFT spans both stages, so it is left out."""
     return replace(observation, gateway=replace(observation.gateway, time_to_first_token=NOT_EXPOSED))
 
 
 def of_decode(observation: Observation) -> Observation:
-    """What is seen of the decode engines: requests that the gateway holds have no prefill yet, and wait for no decode.
+    """The observation of the decode engines, without requests that the gateway holds: they have no prefill yet.
 
     The gateway tells this stage only whether requests come at all, which wakes it.
     """
@@ -94,7 +92,7 @@ _OF_BOTH = (
 
 
 def joined(stages: Sequence[Decision]) -> Decision:
-    """The pool's decision: that of its only stage, or what of both concerns its clients and its replicas."""
+    """The pool's decision: that of its only stage, or both stages' with the figures of the clients and all replicas."""
     if len(stages) == 1:
         return stages[0]
     prefill, decode = stages

@@ -8,7 +8,7 @@ import numpy as np
 
 
 def span(seconds: float) -> str:
-    """A time in a few characters."""
+    """Seconds as a short text."""
     if seconds < 120.0:
         return f"{seconds:.0f} s"
     return f"{seconds / 60.0:.0f} min" if seconds < 7200.0 else f"{seconds / 3600.0:.1f} h"
@@ -20,15 +20,15 @@ def clock(at: float) -> str:
 
 
 def shown(replicas: float) -> str:
-    """As sentences have it: parts of a replica where the pool has several targets."""
+    """Replicas as text, with a fraction where the pool has several targets."""
     return f"{replicas:.3g}" if replicas % 1.0 else f"{replicas:.0f}"
 
 
 MOST_NAMED = 4
-"""Pools named in a sentence."""
+"""Names in a sentence, of pools or replicas."""
 
 
 def listed(pools: Sequence[str]) -> str:
-    """The first of these pools, as a sentence has them, and how many more there are."""
+    """The first names, as a sentence has them, and the number of the others."""
     rest = len(pools) - MOST_NAMED
     return ", ".join(pools[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,4 +1,4 @@
-"""What the gateway shows of demand for a pool that may go to zero, and what outlasts the time at zero."""
+"""Demand at the gateway for a pool that may go to zero, and the memory that outlasts the time at zero."""
 
 from __future__ import annotations
 
@@ -62,39 +62,39 @@ class Vanished:
     """The gateway's series was gone while the fleet was at 0, so the fleet stays above."""
 
     at: float
-    """Unix time in seconds since when."""
+    """Unix time in seconds since when the series was gone."""
     gateway: str
-    """That it was: another one is tried anew."""
+    """Name of the gateway: a series of another gateway is tried anew."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayDemand:
-    """What the gateway showed of demand so far, of a pool that may go to zero."""
+    """Demand that the gateway showed so far, of a pool that may go to zero."""
 
     since: float
     """Unix time in seconds of the first observation."""
     gateway: str
-    """That shows it: what another one showed proves nothing."""
+    """Name of the gateway: demand at another gateway proves nothing."""
     request_at: float
-    """Likewise, of the last one at which a request came, waited or ran, or may have."""
+    """Unix time in seconds of the last observation at which a request came, waited or ran, or may have."""
     known_at: float | None = None
-    """Likewise, of the last one at which the gateway told; None before."""
+    """Unix time in seconds of the last observation at which the gateway told; None before the first."""
     counted: Counts | None = None
-    """`GatewayMetrics.at_zero` then."""
+    """`GatewayMetrics.at_zero` when it was last known."""
     arrivals: Counts | None = None
-    """Of the gateway, when they were known last."""
+    """`GatewayMetrics.arrivals` when they were last known."""
     zero_at: float | None = None
-    """Unix time in seconds since when no replica serves because there were to be none; None while one serves."""
+    """Unix time in seconds since when the pool is at 0 on purpose; None while a replica serves."""
     asked_at: float | None = None
-    """Likewise, of the first request after it."""
+    """Unix time in seconds of the first request since `zero_at`; None before it."""
     asked: float = 0.0
     """Requests, or tries of them, since `zero_at`."""
     arrived: float = 0.0
-    """Requests since then, where the gateway counts those that meet no engine."""
+    """Requests since `zero_at`, where the gateway counts requests that meet no engine."""
     held: float = 0.0
     """Requests that the gateway holds, as far as it tells."""
     rested: bool = False
-    """No request was seen since there were to be no replicas, whether some serve now or not."""
+    """Whether no request was seen since 0 replicas were requested, even if some serve again."""
     unknown: str | None = None
     """Why the gateway did not tell at the last observation."""
 
@@ -110,12 +110,12 @@ class GatewayDemand:
 
 
 class Engines(NamedTuple):
-    """What the ready replicas showed since the last observation."""
+    """Activity of the ready replicas since the last observation."""
 
     unknown: str | None
-    """Why not all of them are known; None where they are."""
+    """Why some replicas' activity is not known; None where all is known."""
     busy: bool
-    """A request began, waited or ran."""
+    """Whether a request began, waited or ran."""
 
 
 def updated(

@@ -31,23 +31,23 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class InBudget:
-    """GPUs of one pool under a budget, those of all its targets."""
+    """GPUs of a pool under a budget, summed over its targets."""
 
     held: int
-    """That its pods hold."""
+    """GPUs that the pool's pods hold."""
     due: int
-    """That are its due."""
+    """GPUs that are the pool's due."""
     wanted: int
-    """That its decision asks for."""
+    """GPUs that the pool's decision asks for."""
 
     def __add__(self, other: InBudget) -> InBudget:
-        """Both together."""
+        """The sums of both."""
         return InBudget(self.held + other.held, self.due + other.due, self.wanted + other.wanted)
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """One budget as it was shared last."""
+    """A budget as it was shared last."""
 
     budget: GPUBudget
     members: tuple[Member, ...]
@@ -56,7 +56,7 @@ class Shared:
     uncounted: tuple[str, str] | None = None
     """A pool whose GPUs are unknown, and why: it is granted nothing more."""
     taken: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Pools that it selects and whose targets count in another budget, by that one's name."""
+    """Pools that the budget selects and whose targets count in another budget, by the other budget's name."""
     departed: frozenset[TargetKey] = frozenset()
     """Targets whose pools have left it, and of which pods end."""
     leaving: int = 0
@@ -76,7 +76,7 @@ class Shared:
         return self.leaving + sum(claim.held for claim in self.claims) if self.valid else None
 
     def by_pool(self) -> dict[Key, InBudget]:
-        """What each pool has of it; nothing of one whose GPUs are unknown."""
+        """GPUs of each pool under the budget; zeros where the pool's GPUs are unknown."""
         found: dict[Key, InBudget] = {}
         unknown = {one.key for one in self.members if one.unknown is not None}
         for one, claim in zip(self.members, self.claims, strict=False):
@@ -89,33 +89,33 @@ class Shared:
 
 
 class Budgets:
-    """All budgets of the cluster. All happens in the loop's own event loop, so no two orders are checked at once."""
+    """All budgets of the cluster. They run in the loop's own event loop, so no two orders are checked at once."""
 
     def __init__(self, targets: TargetReader, templates: ClaimTemplates) -> None:
         self._cache, self.templates = targets.cache, templates
         self.orders = Orders(targets.cache)
-        """Of this process, whose GPUs count from the moment they are sent."""
+        """Orders of this process, whose GPUs count from the moment they are sent."""
         self._holdings = Holdings(targets, templates, self.orders)
         self._membership = Membership(targets.cache, self._holdings)
         self._wanted: dict[Key, tuple[Wanted, ...]] = {}
-        """Of each pool, of both roles where its targets have roles."""
+        """GPUs that each pool wants, of both roles where its targets have roles."""
         self.latest: dict[str, Shared] = {}
-        """Each as it was shared last, by name."""
+        """Each budget as it was shared last, by name."""
         self._fresh: set[str] = set()
-        """Those that were shared since `settle`."""
+        """Names of the budgets that were shared since `settle`."""
 
     def reported(self) -> dict[str, Shared]:
-        """What is to be reported, by name: also budgets that limit no pool because they were never valid."""
+        """Budgets to report, by name: also those that limit no pool because they were never valid."""
         unusable = self._membership.unusable.items()
         return {name: Shared(budget, (), valid=False) for name, budget in unusable} | self.latest
 
     @property
     def invalid(self) -> Mapping[str, str]:
-        """What is wrong with budgets that cannot be read, by name."""
+        """Errors of budgets that cannot be read, by name."""
         return self._membership.invalid
 
     def apply(self, plans: Sequence[PoolPlan], owned: Owners, now: float) -> list[PoolPlan]:
-        """The same plans, cut to what the budgets let their pools order.
+        """The plans, cut to the replicas that the budgets let their pools request.
 
         `owned`: for each pool, who owns each of its targets. `now` is Unix time in seconds.
         """
@@ -152,7 +152,7 @@ class Budgets:
         return {name: most for each in found for name, most in each.items()}
 
     def _room_of(self, wanted: Wanted, targets: Sequence[SeenTarget]) -> dict[str, int]:
-        """The same of targets that stand in for each other."""
+        """Room of targets that stand in for each other."""
         limits: dict[str, int] = {}
         for one in targets:
             found = [room for each in self.latest.values() if (room := each.room.get(one.workload.key)) is not None]
@@ -167,7 +167,7 @@ class Budgets:
         return {name: most for name, most in limits.items() if grows - {name}}
 
     def settle(self, now: float) -> None:
-        """Share those budgets of which no pool was decided, and forget what is gone: a tick ends."""
+        """Share the budgets of which no pool was decided, and forget deleted objects: a tick ends."""
         budgets = {one.metadata.name for one in self._membership.read()}
         self._wanted = {key: each for key, each in self._wanted.items() if key in self._cache.pools}
         self.latest = {name: each for name, each in self.latest.items() if name in budgets}
@@ -189,7 +189,7 @@ class Budgets:
         return shared
 
     def admits(self, plan: PoolPlan, action: ScaleAction) -> bool:
-        """Whether one order of a plan still fits, right before it is sent."""
+        """Whether an order of a plan still fits, right before it is sent."""
         if not action.grows:
             return True
         budgets = {one.metadata.name: one for one in self._membership.read()}  # one may be lowered meanwhile
@@ -284,7 +284,7 @@ def _room(shared: Shared, free: int) -> dict[TargetKey, int]:
 
 
 def _allowance(shared: Shared, member: Member) -> Allowance:
-    """What a budget lets one target order now."""
+    """Replicas that a budget lets one target request now."""
     name = shared.budget.metadata.name
     if member.unknown is not None:
         return Allowance(None, name, Note.GPUS_UNKNOWN.message(pool=member.claimed_as, why=member.unknown), waits=True)

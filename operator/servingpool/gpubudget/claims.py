@@ -1,4 +1,4 @@
-"""What a pool claims of a budget: one claim for each target that lies in it.
+"""Claims of a pool on a budget: one for each target that lies in the budget.
 
 A claim says which misses its own replicas avoid, and what the pool's parts avoid together is counted once. So the
 replicas of all parts are put in one line: those that stand, the most capacity per GPU first, then those to be ordered.
@@ -19,12 +19,12 @@ from servingpool.gpubudget.sharing import Claim, hull
 
 @dataclass(frozen=True, slots=True)
 class TargetNeed:
-    """One target of a pool, as it was decided on last."""
+    """A target of a pool, as it was decided on last."""
 
     wanted: int
     """Replicas that the decision asks for."""
     weight: float = 1.0
-    """Capacity of one, in replicas of the reference target."""
+    """Capacity of a replica, in replicas of the reference target."""
     base: int = 0
     """Replicas that always stay."""
     delivered: int | None = None
@@ -41,20 +41,21 @@ class PoolNeed:
     """A pool, or one of its stages, as it was decided on last."""
 
     targets: Mapping[str, TargetNeed]
-    """By name: all of them, also outside the budget."""
+    """All targets by name, also targets outside the budget."""
     misses: tuple[float, ...] | None
     """As `Claim.misses`, with a capacity of 0, 1, ... replicas of the reference target; None where unknown."""
     capacity: float
-    """That is needed. Replicas beyond it replace others or are tried: they avoid nothing yet, and push nobody aside."""
+    """Needed capacity. Replicas beyond it replace others or are tried: they avoid no miss yet, and push nobody
+    aside."""
     least: int
     """Replicas of all targets, its min in force."""
     gpus: int
-    """Of a replica of the reference target; 0 where unknown."""
+    """GPUs of a replica of the reference target; 0 where unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Replicas of one target that stand together in the line."""
+    """Replicas of one target that are next to each other in the line."""
 
     target: str
     count: int
@@ -93,7 +94,7 @@ def standing(floor: int, claims: Mapping[str, Claim]) -> dict[str, Claim]:
 
 
 def _line(need: PoolNeed, claims: Mapping[str, Claim]) -> tuple[list[_Run], list[_Run]]:
-    """The useful replicas of all claims in their line; and apart those that only try whether there is a node."""
+    """The useful replicas of all claims, in line; and apart the replicas that only try whether there is a node."""
     found = [(name, need.targets[name], claim) for name, claim in claims.items()]
     found.sort(key=lambda each: -each[1].weight / max(1, each[2].gpus))
     stand = {name: min(one.useful, claim.ordered) for name, one, claim in found}
@@ -144,7 +145,7 @@ def _needed(need: PoolNeed, line: Sequence[_Run], claims: Mapping[str, Claim]) -
 def _avoided(
     misses: Sequence[float], needed: Sequence[tuple[str, float]], need: PoolNeed, claims: Mapping[str, Claim]
 ) -> dict[str, tuple[float, ...]]:
-    """Of each claim, misses with 0, 1, ... wanted replicas, in the GPU time of its own kind, as `Claim.misses` is."""
+    """Misses of each claim with 0, 1, ... wanted replicas, in the GPU time of its own GPUs, as `Claim.misses`."""
     # Along the hull: replicas that avoid misses only together share what they avoid.
     capacities = hull(misses)
     left = [misses[at] for at in capacities]

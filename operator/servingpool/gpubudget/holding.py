@@ -1,4 +1,4 @@
-"""What the pods of one target hold: replicas that are ordered, those that load, and those that drain.
+"""GPUs that the pods of one target hold: requested, loading and draining replicas.
 
 Watches are late. A fleet that was ordered smaller has pods that will go and do not say so yet, and a fleet that grows
 again at once has new pods beside them. So what was ordered away is held until as many of its pods were seen to go, or
@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 SETTLED = 60.0
-"""Seconds, 10 to 600. A watch shows a change within a second; after one broke, it goes on within some."""
+"""Seconds, 10 to 600. A watch shows a change within a second; a watch that broke goes on within some seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """One target, after several looks at it. `gpus` counts what it holds."""
+    """A target after several looks at it. `gpus` counts the GPUs that it holds."""
 
     ordered: int = 0
     """Replicas that it asks for."""
@@ -45,9 +45,9 @@ class Holding:
         draining: Mapping[str, int],
         now: float,
     ) -> Holding:
-        """After another look.
+        """The holding after another look at the pods of the target.
 
-        `replicas`: those that stand, each with the GPUs of its pods by uid. `per`: GPUs of a whole replica, of `size`
+        `replicas`: the existing replicas, each as GPUs by uid of its pods. `per`: GPUs of a whole replica of `size`
         pods. `runs` tells whether a pod seen before still holds its node. `draining`: pods that are being deleted.
         `now` is Unix time in seconds.
         """
@@ -69,6 +69,6 @@ class Holding:
         return Holding(ordered, gpus, pods, witnesses, leaving, frozenset(standing), settling, first=False)
 
     def gone(self, runs: Callable[[str], bool]) -> Holding:
-        """After its target is gone: its pods may drain for long."""
+        """The holding after the target is gone: its pods may drain for long."""
         pods = {uid: gpus for uid, gpus in self.pods.items() if runs(uid)}
         return Holding(0, sum(pods.values()), pods, first=False)

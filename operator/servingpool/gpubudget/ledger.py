@@ -17,17 +17,18 @@ from servingpool.gpubudget.holding import Holding
 from servingpool.reconcile.keep import Orders
 
 SCHEDULED_WITHIN = 60.0
-"""Seconds after its creation for which a pod without a node counts as one that gets it: schedulers take less."""
+"""Seconds after its creation for which a pod without a node counts as a pod that will get a node: schedulers take
+less."""
 NOTHING = frozenset({Fault.UNKNOWN_KIND, Fault.NO_SCALE, Fault.NO_TARGET})
 """Faults of targets that have no pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """One target under one budget."""
+    """A target under a budget."""
 
     gpus: int
-    """That its pods hold."""
+    """GPUs that the target's pods hold."""
     each: int
     """GPUs of a replica."""
     ordered: int
@@ -36,15 +37,15 @@ class Held:
 
 
 class Holdings:
-    """What each target holds. It begins with what the cluster shows, as after a change of the leader."""
+    """GPUs that each target holds. They begin with the cluster's pods, as after a change of the leader."""
 
     def __init__(self, targets: TargetReader, templates: ClaimTemplates, orders: Orders) -> None:
         self._targets, self._cache, self._templates, self._orders = targets, targets.cache, templates, orders
         self._holdings: dict[tuple[str, TargetKey], Holding] = {}
-        """By budget and target: each budget counts GPUs of its own."""
+        """Holdings by budget and target: each budget counts its own GPUs."""
 
     def held(self, key: TargetKey, stated: int | None, budget: GPUBudget, now: float) -> Held | Unknown:
-        """What a target holds of a budget's GPUs.
+        """GPUs of a budget that a target holds.
 
         `stated`: GPUs of a replica, as the pool says. `now` is Unix time in seconds.
         """
@@ -87,7 +88,7 @@ class Holdings:
         return Held(seen.gpus, each, ordered, self._placed(workload, now))
 
     def assumed(self, key: TargetKey, stated: int | None, largest: int, budget: GPUBudget, now: float) -> Held:
-        """What a target is assumed to hold whose GPUs are unknown: of pods that have a node, and no others.
+        """GPUs that a target is assumed to hold while they are unknown: those of its pods that have a node.
 
         A replica counts as what the pool says, or as the `largest` that is known of another pool of the budget.
         """
@@ -129,7 +130,7 @@ class Holdings:
         self._holdings = {known_as: each for known_as, each in self._holdings.items() if known_as[0] in budgets}
 
     def of_replica(self, workload: Workload, stated: int | None, budget: BudgetSpec) -> int | Unknown:
-        """GPUs of one replica; 0 where it uses none of the budget's."""
+        """GPUs of a replica; 0 where it uses none of the budget's."""
         if workload.nodes and all(_elsewhere(nodes, budget) for nodes in workload.nodes):
             return 0
         if workload.devices is None:
@@ -156,7 +157,7 @@ class Holdings:
 
 
 def _tells(devices: Devices) -> bool:
-    """Whether pods ask for any device: then what the pool says is of another one."""
+    """Whether pods ask for any device: then the number in the pool's spec is of another device."""
     return bool(devices.resources or devices.templates or devices.unreadable)
 
 

@@ -1,4 +1,4 @@
-"""Which pools share which budget: by selectors, each target once, in the oldest budget of the pool that scales it."""
+"""The pools that share each budget: by selectors, each target once, in the oldest budget of the pool that scales it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Member:
     """A target of a pool that shares a budget: two pools that name one target count once."""
 
     key: Key
-    """Of the pool."""
+    """Namespace and name of the pool."""
     target: TargetKey
     name: str
-    """What decisions call the target."""
+    """Name of the target in decisions."""
     names: frozenset[str]
-    """What they call all targets of the pool."""
+    """Names of all targets of the pool in decisions."""
     priority: int
     stated: int | None
     """GPUs of a replica, as the pool says."""
@@ -44,12 +44,12 @@ class Member:
 
     @property
     def claimed_as(self) -> str:
-        """What the budget calls it: the pool's name, with the target's where the pool has several."""
+        """Name of the claim: the pool's name, with the target's where the pool has several."""
         return claimed_as(self.key, self.name, self.names)
 
 
 def claimed_as(key: Key, name: str, names: Collection[str]) -> str:
-    """What a budget calls this target of a pool with targets of these `names`."""
+    """Name of the claim of this target, of a pool with targets of these `names`."""
     return "/".join(key) + (f" ({name})" if len(names) > 1 else "")
 
 
@@ -62,9 +62,9 @@ class Membership:
         self._budgets: tuple[GPUBudget, ...] = ()
         """Valid ones, the oldest first."""
         self.invalid: dict[str, str] = {}
-        """What is wrong with others, by name."""
+        """Errors of the budgets that cannot be read, by name."""
         self.unusable: dict[str, GPUBudget] = {}
-        """Those of them that were never valid: without a spec, they limit no pool."""
+        """Names of invalid budgets that were never valid: without a spec, they limit no pool."""
         self._selected: dict[tuple[str, frozenset[tuple[str, str]]], tuple[GPUBudget, ...]] = {}
         """Budgets by namespace and labels of the pools that they select."""
 
@@ -98,7 +98,7 @@ class Membership:
     def members(
         self, names: AbstractSet[str], owned: Owners, now: float
     ) -> tuple[dict[str, list[Member]], dict[str, dict[str, list[str]]]]:
-        """The targets of each of these budgets, and those that it selects too and that count in another one.
+        """The targets of each of these budgets, and the targets that it selects and that count in another budget.
 
         A target counts in the oldest budget that selects the pool that scales it; where none does, in that of another
         pool that names it.
@@ -139,7 +139,7 @@ class Membership:
         return {name: self._with_assumed(name, each, now) for name, each in members.items()}, taken
 
     def _with_assumed(self, name: str, members: list[Member], now: float) -> list[Member]:
-        """With what those hold whose GPUs are unknown: a replica of theirs counts as the largest of the others."""
+        """The holdings with those of unknown GPUs: a replica of unknown size counts as the largest of the others."""
         largest = max((one.held.each for one in members), default=0) or 1
         [budget] = [one for one in self._budgets if one.metadata.name == name]
         return [
@@ -182,7 +182,7 @@ def _orders(key: Key, raw: Raw, owned: Owners) -> bool:
 
 
 def _called(key: Key, raw: Raw) -> dict[TargetKey, str]:
-    """What decisions call the targets that a pool names, even where the rest of its spec cannot be read."""
+    """Names in decisions of the targets that a pool names, even where the rest of its spec cannot be read."""
     targets = tuple(dict.fromkeys(named(key, raw)))
     names = names_of(targets)
     # Admission refuses the same kind and name in two groups, and each must be counted all the same.

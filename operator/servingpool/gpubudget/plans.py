@@ -1,4 +1,4 @@
-"""From plans to claims, one for each target of each pool; and what the grants leave of the plans."""
+"""From plans to claims, a claim for each target of each pool; and the plans within the grants."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from servingpool.gpubudget.sharing import Claim
 from servingpool.reconcile.plan import PoolPlan, ScalePermission, StagePlan, with_decisions
 
 STALE = 90.0
-"""Seconds, six ticks, after which a pool counts as one that nobody scales: it was not decided on since."""
+"""Seconds, six ticks, without a decision after which nobody is assumed to scale a pool."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the last decision on a stage of a pool asks for."""
+    """Replicas that the last decision on a stage of a pool asks for."""
 
     need: PoolNeed
     max_change: float
@@ -32,11 +32,11 @@ class Wanted:
     at: float
     """Unix time in seconds."""
     growing: frozenset[str] = frozenset()
-    """Its targets that may be ordered more of, were it not for a budget."""
+    """Names of the targets that could get more replicas, were it not for a budget."""
 
 
 def wanted_by(plan: StagePlan, permission: ScalePermission) -> Wanted:
-    """What a stage's plan asks for."""
+    """Replicas that a stage's plan asks for."""
     decision, step = plan.decision, plan.seen.pool.spec.behavior.max_change_per_step
     return Wanted(
         need_of(plan),
@@ -87,7 +87,7 @@ def _standing(one: Member) -> Claim:
 
 
 def _of_pool(pool: str, asked: Sequence[Wanted], claims: Mapping[str, Claim], floor: int) -> dict[str, Claim]:
-    """A pool's claims by target. `asked`: its last decisions, one for each stage."""
+    """Claims of a pool by target. `asked`: the pool's last decisions, one for each stage."""
     own = [
         (each.need, {name: claim for name, claim in claims.items() if name in each.need.targets}, each.max_change)
         for each in asked
@@ -105,7 +105,7 @@ def _of_pool(pool: str, asked: Sequence[Wanted], claims: Mapping[str, Claim], fl
 
 
 def _floors(floor: int, stages: Sequence[tuple[PoolNeed, Mapping[str, Claim], float]]) -> list[int]:
-    """A pool's floor in GPUs, for prefill and decode as each asks for GPUs: one is worth nothing without the other.
+    """A pool's floor in GPUs, split over prefill and decode as they ask for GPUs: one stage alone serves nothing.
 
     In whole replicas of prefill: else the floor would lose one where it is cut in two.
     """
@@ -125,7 +125,7 @@ def _floors(floor: int, stages: Sequence[tuple[PoolNeed, Mapping[str, Claim], fl
 
 
 def capacity_of(parts: Iterable[Part]) -> float:
-    """What these parts serve, in replicas of the reference target."""
+    """Capacity of these parts, in replicas of the reference target."""
     return math.fsum(part.weight * part.useful for part in parts)
 
 
@@ -135,7 +135,7 @@ def needed_by(decision: Decision) -> float:
 
 
 def need_of(plan: StagePlan) -> PoolNeed:
-    """What a stage's plan needs."""
+    """Need of a stage's plan."""
     decision = plan.decision
     targets = {
         part.target: TargetNeed(part.replicas, part.weight, part.base, part.delivered if part.absent else None)
@@ -167,16 +167,16 @@ def misses_of(decision: Decision, replicas: int, attainment: float) -> tuple[flo
 
 
 class Allowance(NamedTuple):
-    """What a budget lets one target order."""
+    """Replicas that a budget lets one target request."""
 
     most: int | None
-    """Replicas; None for those that are ordered now, because the budget is closed."""
+    """Most replicas; None for the requested ones, because the budget is closed."""
     budget: str
     """Name of the budget."""
     detail: str
     """Why it is no more; empty where it is all that is wanted."""
     waits: bool = False
-    """Some are its due, and their GPUs are not free yet; or its due is unknown."""
+    """Whether GPUs that are the target's due are not free yet, or the due is unknown."""
 
 
 def within(plan: PoolPlan, allowed: Mapping[TargetKey, Allowance]) -> PoolPlan:
@@ -223,7 +223,7 @@ def _beside(stage: StagePlan, other: StagePlan, left: Decision) -> StagePlan:
 
 
 def _cut(plan: StagePlan, allowed: Mapping[TargetKey, Allowance]) -> Decision:
-    """What budgets leave of a stage, target by target."""
+    """A stage's plan within the budgets, target by target."""
     before, places = plan.decision.parts, {one.name: allowed.get(one.workload.key) for one in plan.seen.targets}
     after = [_within(part, places[part.target]) for part in before]
     if after == list(before):

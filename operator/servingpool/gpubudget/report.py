@@ -1,4 +1,4 @@
-"""What is said of budgets: their status, written if a person would care."""
+"""The status of the budgets, written if a change matters to a person."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_FIELD = {str(field.alias): None for field in BudgetStatus.model_fields.values
 
 
 class BudgetWriter(Protocol):
-    """What reporting needs of a cluster."""
+    """Part of a cluster that reporting needs."""
 
     async def write_budget_status(self, name: str, changes: dict[str, Any]) -> None:
         """Merge into a budget's status."""
@@ -42,7 +42,7 @@ class BudgetReporter:
         self._held: dict[str, tuple[str, BudgetStatus]] = {}
         """Uid and status of each as written last."""
         self._written: dict[str, float] = {}
-        """When, in Unix time in seconds."""
+        """Unix time in seconds of the last write, by budget."""
 
     async def report(self, now: float, leading: Callable[[], bool]) -> None:
         """Write each status that has changed. `now` is Unix time in seconds."""
@@ -145,6 +145,6 @@ def _condition(budget: GPUBudget, reason: Reason, message: str, now: float) -> C
 
 
 def _headline(status: BudgetStatus) -> tuple[object, ...]:
-    """What is written at once."""
+    """Part of a status that is written at once when it changes."""
     conditions = tuple((one.type, one.status, one.reason) for one in status.conditions)
     return status.observed_generation, conditions, status.held, status.waiting

@@ -1,4 +1,4 @@
-"""GPUs of one budget shared by many pools: pure, and the same for every order in which pools are given.
+"""Sharing of a budget's GPUs among pools: pure, and the same for every order in which pools are given.
 
 Floors first, then mins that stand, then other mins, then one replica at a time to where it avoids the most misses for
 each GPU. A budget takes nothing from a pool that it cannot give to another.
@@ -43,12 +43,12 @@ def _slope(misses: Sequence[float], low: int, high: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One target of a pool under a budget, as it was decided on last."""
+    """A target of a pool under a budget, as it was decided on last."""
 
     pool: str
-    """Its name, as sentences tell it: the pool's, with the target's where it has several; unique in the budget."""
+    """Name for sentences: the pool's, with the target's where the pool has several; unique in the budget."""
     gpus: int
-    """GPUs of one replica; 0 where its replicas use none of this budget."""
+    """GPUs of a replica; 0 where its replicas use none of this budget."""
     ordered: int
     """Replicas that its target asks for now."""
     held: int
@@ -60,7 +60,7 @@ class Claim:
     the SLO allows, each miss in the GPU time that it costs over that of a replica. None where the need is unknown: then
     it keeps what it has."""
     least: int = 0
-    """Its min in force."""
+    """Min of the pool in force."""
     floor: int = 0
     """GPUs that are its own before anybody's min and need."""
     priority: int = 0
@@ -68,16 +68,16 @@ class Claim:
     """Nobody sets its replicas (Paused, Recommend, another owner), or its GPUs are unknown: it keeps what it holds, and
     orders nothing. What it holds beyond its floor is out of what others do not hold: it takes nothing from them."""
     placed: int | None = None
-    """Replicas of `ordered` that have a node; None for all. The others hold no GPU, and may never get one."""
+    """Requested replicas that have a node; None where all have. The others hold no GPU, and may never get one."""
     max_change: float = float("inf")
-    """Replicas that it may lose in one step."""
+    """Replicas that the pool may lose in one step."""
     optional: int = 0
     """Replicas of `wanted` that only replace others or are tried: a pool that does not get them lacks nothing."""
     pair: str = ""
     """Its pool, where that has prefill and decode and all their targets lie in the budget: neither role gets a replica
     without one of the other. Empty for others."""
     role: str = ""
-    """Where it is one of a pair."""
+    """Role of the target, where it belongs to a pair."""
 
     @property
     def standing(self) -> int:
@@ -92,14 +92,14 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a pool may do now."""
+    """Replicas that a pool may have now."""
 
     most: int
     """Replicas that it may order: never more GPUs than are free now."""
     share: int
     """Replicas that are its due once everybody has given up what is not theirs."""
     waits_for: tuple[str, ...] = ()
-    """Pools that hold GPUs which are due to this one; empty where it waits for nobody."""
+    """Pools that hold GPUs which are due to this pool; empty where it waits for nobody."""
     detail: str = ""
     """Why it gets no more, as the end of a sentence; empty where it gets all that it wants."""
     firm: int = 0
@@ -117,7 +117,7 @@ NOBODY: Mapping[str, int] = MappingProxyType({})
 
 
 def weight(priority: int) -> float:
-    """What a miss of this priority counts for, in misses of priority 0."""
+    """Weight of a miss of this priority, in misses of priority 0."""
     return STEP**priority
 
 
@@ -129,12 +129,12 @@ class _Deal:
     """GPUs that nobody has been given."""
     shares: dict[str, int]
     picks: list[Claim] = field(default_factory=list)
-    """One entry for each replica, in the order of what it is worth."""
+    """An entry for each replica, in the order of worth."""
     firm: list[bool] = field(default_factory=list)
-    """Of the first ones, the floors and mins: whether they fit beside all floors."""
+    """Whether each of the first picks, floors and mins, fits beside all floors."""
 
     def settle(self, gpus: int, claims: Iterable[Claim]) -> None:
-        """All that was given so far are floors and mins."""
+        """Note of each replica given so far, all of floors and mins, whether it fits beside all floors."""
         room, given = gpus - sum(claim.floor for claim in claims), Counter[str]()
         for claim in self.picks:
             given[claim.pool] += 1
@@ -149,7 +149,7 @@ class _Deal:
             pass
 
     def take(self, claim: Claim) -> bool:
-        """One replica more. False where the GPUs that are left do not make one."""
+        """Give a replica more. False where the GPUs that are left do not make a replica."""
         if claim.gpus > self.left:
             return False
         self.left -= claim.gpus
@@ -176,7 +176,7 @@ class _Deal:
 def share(
     gpus: int, claims: Iterable[Claim], *, lending: bool, leaving: int = 0, before: Mapping[str, int] = NOBODY
 ) -> dict[str, Grant]:
-    """What each pool may order now, by its name.
+    """Replicas that each pool may request now, by the claim's name.
 
     `gpus` is the budget. `lending`: a floor that its pool does not want is lent to others until it does.
     `leaving`: GPUs of pods that end and belong to no pool any more; they are due to pools, and not free.
@@ -293,7 +293,7 @@ def spare(gpus: int, claims: Iterable[Claim], grants: Mapping[str, Grant], *, le
 
 
 def _by_worth(deal: _Deal, claims: Iterable[Claim]) -> None:
-    """One replica at a time to where it is worth most; among equals to who has it, then by priority and name."""
+    """Give replicas in turn to where they are worth most; among equals to the holder, then by priority and name."""
     queue = []
     for claim in claims:
         replicas = _worths(claim, deal.shares[claim.pool])
@@ -311,7 +311,7 @@ def _by_worth(deal: _Deal, claims: Iterable[Claim]) -> None:
 
 
 def _worths(claim: Claim, start: int) -> Iterator[tuple[float, bool, int]]:
-    """Of each replica beyond `start`, how it ranks: the lowest first.
+    """Rank of each replica beyond `start`: the lowest first.
 
     A replica of g GPUs avoids work of g GPUs for each miss of one replica's work: misses for each GPU need no g.
     """
@@ -321,7 +321,7 @@ def _worths(claim: Claim, start: int) -> Iterator[tuple[float, bool, int]]:
 
 
 def _granted(free: int, idle: int, deal: _Deal) -> dict[str, int]:
-    """Replicas beyond those ordered, for which GPUs are free now; for floors and mins those that are `idle`, too.
+    """Replicas beyond the requested ones, for which GPUs are free now; for floors and mins also `idle` GPUs.
 
     In the order of worth. A replica that has to wait keeps free GPUs from those after it, else a pool with large
     replicas would wait for ever.
@@ -358,7 +358,7 @@ def _grant(
 def _limited(
     claim: Claim, grant: Grant, use: tuple[int, int], claims: Sequence[Claim], shares: dict[str, int]
 ) -> Grant:
-    """The grant with whose GPUs it waits for, or who has those that it does not get."""
+    """The grant, with the pools whose GPUs it waits for or that have the GPUs that it does not get."""
     held, gpus = use
     others = [each for each in claims if each.pool != claim.pool and each.held > 0]
     pair = [each for each in claims if each.pair == claim.pair] if claim.pair else []

@@ -23,10 +23,10 @@ log = logging.getLogger(__name__)
 
 OURS: tuple[Kind, ...] = ((GROUP, VERSION, PLURAL), (GROUP, VERSION, BUDGET_PLURAL))
 UNWATCHED = 30.0
-"""Seconds for which a kind of ours may go unwatched though the API server has it: kopf sees a new one in a few."""
+"""Seconds for which a kind of ours may go unwatched though the API server has it: kopf sees a new kind in a few."""
 
 Scope = tuple[Kind, str | None]
-"""What one watch shows: a kind, in one namespace or (None) in all."""
+"""Objects that a watch shows: a kind, in one namespace or (None) in all."""
 
 
 class See(Protocol):
@@ -84,7 +84,7 @@ class Watches:
         self._unwatched: dict[Kind, float] = {}
         """Kinds of ours that the API server has and nobody watches, and since when by `clock`."""
         self.listed_at = clock()
-        """When an object of a list was last shown, by `clock`."""
+        """Time at which an object of a list was last shown, by `clock`."""
 
     def register(self, registry: kopf.OperatorRegistry) -> None:
         """Register a handler for each kind."""

@@ -31,7 +31,7 @@ quite ours costs less than idle GPUs."""
 LONGEST_CLEARING = 10.0
 """Seconds per tick for removing leftover marks."""
 MARKS_AT_ONCE = 4
-"""Of one scale-down. Sixteen pools are written at a time."""
+"""Marks of a scale-down that are written at a time. Sixteen pools are written at a time."""
 CLEARED_AT_ONCE = 16
 FORBIDDEN = EventReason.VICTIMS_NOT_CHOSEN.message(
     cause="No permission to patch pods",
@@ -48,9 +48,9 @@ class Victims:
     """The pods that go."""
 
     pods: tuple[Pod, ...] = ()
-    """All of them: pods that are not Ready first, then from the idlest to the busiest."""
+    """Pods in the order of their going: those not Ready first, then from the idlest to the busiest."""
     marks: tuple[Pod, ...] = ()
-    """Those of them that need a mark, so that Kubernetes makes the same choice."""
+    """Pods that need a mark, so that Kubernetes makes the same choice."""
     clears: tuple[Pod, ...] = ()
     """Pods that stay and still carry our cost: cleared first."""
     cost: int = -1
@@ -72,7 +72,7 @@ def in_flight(observation: Observation, standing: Iterable[str] = ()) -> dict[st
 
 
 def choose(pods: Iterable[Pod], busy: Mapping[str, float], replicas: int) -> Victims:
-    """Choose from the pods that stand so that `replicas` are left. `busy` is what `in_flight` has found.
+    """The pods to remove so that `replicas` are left. `busy`: requests by pod, as `in_flight` found them.
 
     A replica with unknown load is not taken for idle: it comes after all known ones. Costs that others have written are
     respected and not overwritten.
@@ -90,7 +90,7 @@ def choose(pods: Iterable[Pod], busy: Mapping[str, float], replicas: int) -> Vic
 
 
 def left_over(pods: Sequence[Pod], *, standing: int, replicas: int, rollout: bool) -> Sequence[Pod]:
-    """Of `pods`, which bear our cost, those that have survived the scale-down it was written for.
+    """Pods that bear our deletion cost and have survived the scale-down it was written for.
 
     All, unless one is still under way: more pods stand than are asked for. In a rollout that means nothing, for it lets
     more stand; a scale-down then is the Deployment controller's work of a moment, which was done before we look again.
@@ -99,7 +99,7 @@ def left_over(pods: Sequence[Pod], *, standing: int, replicas: int, rollout: boo
 
 
 class PodWriter(Protocol):
-    """What marking needs of a cluster."""
+    """Part of a cluster that marking needs."""
 
     async def set_deletion_cost(self, pod: Key, uid: str, cost: int | None) -> None:
         """Set it, or take ours back. Conflict where it is another's, or the pod is gone."""
@@ -130,7 +130,7 @@ class Marker:
             log.warning("The API server is slow; not all pods to remove in namespace %s are marked.", namespace)
 
     async def sweep(self, leading: Callable[[], bool]) -> None:
-        """Take our cost back from every pod that has survived, whatever its pool says or whether it has one.
+        """Take our deletion cost back from every pod that has survived, even of a deleted or unreadable pool.
 
         A mark that stays would decide the next scale-down, days later. This tick's victims keep theirs: the watch may
         not show the scale-down yet, an unconfirmed one may have happened, and a refused one would be marked and cleared
@@ -215,14 +215,14 @@ MOST_NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class ScaleOutcome:
-    """What acting did."""
+    """Result of carrying a plan out."""
 
     scaled: bool = False
     """The API server has set replicas."""
     ordered: int | None = None
-    """Replicas of all targets since, if that is worth telling: not one of many orders that answer another program."""
+    """Replicas of all targets since; None where not worth telling: one of many orders that answer another program."""
     failure: tuple[Reason, str] | None = None
-    """What to say in the Ready condition."""
+    """Sentence for the Ready condition; None where nothing failed."""
     blind_choice: tuple[str, str] | None = None
     """Type and message of an event: why Kubernetes chose itself which pods to remove."""
     complete: bool = False
@@ -243,7 +243,7 @@ NOT_SCALED = ScaleOutcome()
 
 
 class ScaleWriter(PodWriter, Protocol):
-    """What acting needs of a cluster."""
+    """Part of a cluster that scaling needs."""
 
     async def scale(self, target: Workload, replicas: int) -> None:
         """Set replicas, if they are still as the target says."""

@@ -31,14 +31,14 @@ log = logging.getLogger(__name__)
 STEP = 15.0
 """Seconds between two observations of history, as live. Longer steps blur bursts: docs/records/experiments.md."""
 ENDS = 15.0
-"""Least age of the last observation of history, in seconds: one step before the first live one."""
+"""Seconds, at least, from history's last observation to the first live one: one step."""
 SAMPLES_AT_ONCE = 24_000
 """An observation of a pod is a sample: about 1.5 KB, so 36 MB. A pool of 4 pods has 1,920 in two hours, one of 64 looks
 back 94 minutes. Pods are counted now; where the past had many more, an answer of twice as many samples is refused."""
 NAMES_AT_ONCE = 240
 """Characters of names that a query picks its series by, in each of its 20 selectors or fewer: 8 KB beside 8."""
 OBSERVATIONS_AT_ONCE = 5_000
-"""Of one pool each, 0.6 ms: 3 s of learning."""
+"""Observations of pools that are learned at once. Each takes 0.6 ms: 3 s of learning."""
 BACKLOG = 64_000
 """Observations that the pools waiting share: a thousand new ones look back a quarter of an hour to two hours and have
 all decided within 6 minutes."""
@@ -159,7 +159,7 @@ class Backfill:
 
 
 def _in_turn(fresh: Sequence[PendingPool]) -> list[PendingPool]:
-    """One pool of each namespace in turn, in the order given: whoever has thousands waits for himself."""
+    """The pools, a pool of each namespace in turn, in the order given: a namespace of thousands delays itself."""
     turns: Counter[str] = Counter()
     ranked = []
     for one in fresh:
@@ -170,7 +170,7 @@ def _in_turn(fresh: Sequence[PendingPool]) -> list[PendingPool]:
 
 
 def _chunks(fresh: Sequence[PendingPool], observations: Mapping[Key, int]) -> Iterator[list[PendingPool]]:
-    """What is asked for at once, in order: pools that are read alike, and no more samples than fit, or one pool."""
+    """Groups of pools that are read at once, in order: read alike, and no more samples than fit, or one pool."""
     kinds: dict[object, list[PendingPool]] = {}
     for one in fresh:
         kinds.setdefault(share_of(one.pool), []).append(one)

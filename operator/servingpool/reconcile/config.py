@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -13,6 +13,8 @@ from pydantic_core import ErrorDetails
 
 from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, GatewayProfile, shipped, shipped_gateways
 from servingpool.api.duration import DurationBetween
+from servingpool.api.serving_pool import each, said
+from servingpool.api.serving_pool import path as where
 from servingpool.api.spec import ENGINE_NAME, GATEWAY_NAME, PRICE_NAME
 from servingpool.api.yaml_text import NotYaml, read_yaml
 
@@ -38,7 +40,7 @@ class LeaderElection(_Section):
     name: Annotated[str, Field(max_length=63)] = "servingpool-operator"
     """Name of the Lease."""
     duration: Annotated[float, DurationBetween("3s", "5m")] = 15.0
-    """Another operator takes over this long after the last renewal."""
+    """Seconds after the last renewal, after which another operator takes over."""
     deadline: Annotated[float, DurationBetween("2s", "5m")] = 10.0
     """The leader stops writing this long after its last renewal. Less than duration."""
     retry: Annotated[float, DurationBetween("500ms", "1m")] = 2.0
@@ -65,7 +67,7 @@ Dollars = Annotated[float, Field(ge=0.0001, le=10_000)]
 
 
 class Price(_Section):
-    """What a hosted model costs, as somebody has noted it. It may be out of date: none is shipped."""
+    """Price of a hosted model, as somebody has noted it. It may be out of date: none is shipped."""
 
     input: Dollars
     """Dollars per million prompt tokens."""
@@ -74,7 +76,7 @@ class Price(_Section):
     noted: date
     """Date when the price was noted, such as 2026-11-01."""
     note: Annotated[str, Field(max_length=256)] = ""
-    """Where the price is from, for those who read the configuration."""
+    """Origin of the price, for readers of the configuration."""
 
     @field_validator("noted", mode="before")
     @classmethod
@@ -84,7 +86,7 @@ class Price(_Section):
         try:
             return date.fromisoformat(str(value))
         except ValueError:
-            raise ValueError("must be a date such as 2026-11-01") from None
+            raise ValueError(f"must be a date such as 2026-11-01, got '{value}'") from None
 
 
 class OperatorConfig(_Section):
@@ -182,10 +184,12 @@ def _within(backend: BackendConfig, interval: float) -> BackendConfig:
 def load(path: Path, changes: Mapping[str, object] | None = None) -> OperatorConfig:
     """Read the file and validate it with these `changes` made; ConfigError says what is wrong in words."""
     raw = _yaml(path)
+    if isinstance(raw, dict) and raw.get("kind") == "ConfigMap":
+        raise ConfigError(f'{path} is a ConfigMap. Give the text under its data."config.yaml", in a file of its own.')
     try:
         return OperatorConfig.model_validate({**raw, **(changes or {})} if isinstance(raw, dict) else raw)
     except ValidationError as error:
-        raise ConfigError(f"{path} is not valid:\n" + "\n".join(map(_line, error.errors()))) from error
+        raise _invalid(path, [_line(problem) for problem in each(error)]) from error
 
 
 def load_profile(path: Path) -> EngineMetrics:
@@ -199,8 +203,7 @@ def load_profile(path: Path) -> EngineMetrics:
     try:
         return EngineMetrics.model_validate(raw)
     except ValidationError as error:
-        lines = (_line(problem, public=True) for problem in error.errors())
-        raise ConfigError(f"{path} is not valid:\n" + "\n".join(lines)) from error
+        raise _invalid(path, [_line(problem, public=True) for problem in each(error)]) from error
 
 
 def _yaml(path: Path) -> Any:
@@ -212,10 +215,12 @@ def _yaml(path: Path) -> Any:
         raise ConfigError(f"{path} is not YAML: {error}") from error
 
 
+def _invalid(path: Path, lines: Sequence[str]) -> ConfigError:
+    return ConfigError(f"{path} is not valid: " + (lines[0] if len(lines) == 1 else "\n  " + "\n  ".join(lines)))
+
+
 def _line(problem: ErrorDetails, *, public: bool = False) -> str:
-    where, said, given = ".".join(map(str, problem["loc"])) or "file", problem["msg"], problem["input"]
     # Texts are left out: a wrong one is often a secret in the wrong place. The types that need to tell theirs do.
     # Profiles and prices hold none.
     public = public or problem["loc"][:1] in {("engines",), ("gateways",), ("prices",)}
-    told = isinstance(given, int | float) or (public and isinstance(given, str))
-    return f"  {where}: {said}, got {given}" if told else f"  {where}: {said}"
+    return f"{where(problem['loc']) or 'file'}: {said(problem, tell=public)}"

@@ -58,7 +58,7 @@ YIELD_EVERY = 20
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What one tick did."""
+    """Counts of one tick."""
 
     pools: int = 0
     decided: int = 0
@@ -70,7 +70,7 @@ class Tick:
     """Rows of Prometheus' answers that were left out."""
 
     def __add__(self, other: Tick) -> Tick:
-        """Both together."""
+        """The sums of both."""
         return Tick(*(ours + theirs for ours, theirs in zip(astuple(self), astuple(other), strict=True)))
 
 
@@ -100,7 +100,7 @@ class Reconciler:
         self._actor, self._reporter, self._interval, self._prices = actor, reporter, interval, prices
         self._budgets, self._orders = budgets, budgets.budgets.orders
         self._rounds: Rounds[Tick] = Rounds()
-        """By backend; of `REFUSALS` for pools that no backend can be asked for."""
+        """Rounds by backend; under `REFUSALS` that of pools that no backend can be asked for."""
         self._gate = asyncio.Semaphore(WRITES_AT_ONCE)
         self._acting = 0
         """Rounds that write."""
@@ -112,10 +112,10 @@ class Reconciler:
         self.snapshot: Snapshot = NO_POOLS
         """The pools as of the end of the last tick, for other threads: replaced as a whole, never changed."""
         self.shared: Mapping[str, Shared] = NO_BUDGETS
-        """Likewise the budgets, by name."""
+        """Budgets as shared last, by name."""
 
     async def tick(self, now: float) -> Tick:
-        """One turn over all pools. `now` is Unix time in seconds."""
+        """Run a tick over all pools. `now` is Unix time in seconds."""
         if not self._leading():
             # A follower only watches: reading and deciding on every operator would double the queries.
             self.snapshot, self.shared = NO_POOLS, NO_BUDGETS  # the old ones date from when this operator led
@@ -166,7 +166,7 @@ class Reconciler:
             await asyncio.gather(*map(self._save, self.states.values()), return_exceptions=True)
 
     def _done(self) -> Tick:
-        """Results of the rounds that have ended. A defect in one does not affect the others."""
+        """Results of the rounds that have ended. A defect in one round does not affect the others."""
         done = Tick()
         for name, outcome in self._rounds.ended().items():
             if isinstance(outcome, Tick):
@@ -191,7 +191,7 @@ class Reconciler:
         return Tick()
 
     def _wanted(self, pools: Sequence[ServingPool]) -> Mapping[TargetKey, str]:
-        """The targets, each in the API version that its owner names: another pool may name one that there is not."""
+        """The targets, each in the API version that its owner names: others may name a version that is gone."""
         owned = owners(self._cache.pools)
         found: dict[TargetKey, str] = {}
         of_owners: dict[TargetKey, str] = {}
@@ -230,7 +230,7 @@ class Reconciler:
         )
 
     async def _decide(self, own: list[ServingPool], now: float) -> tuple[list[Due], int]:
-        """What is to be done for these pools; and for how many deciding failed."""
+        """Plans of these pools; and the number of pools for which deciding failed."""
         # Reading takes seconds, in which pools are deleted.
         owned = owners(self._cache.pools)
         due: list[Due] = []
@@ -277,7 +277,7 @@ class Reconciler:
         )
 
     def _there(self, pool: ServingPool) -> bool:
-        """Whether nothing is known to be wrong with its targets: of a pool without one no metrics are needed."""
+        """Whether the targets are not known to be wrong: a pool without a target needs no metrics."""
         missing = (key for key in keys_of(pool) if self._cache.workload(key) is None)
         return all(self._targets.fault(key).fault is Fault.FAILED for key in missing)
 
@@ -292,7 +292,7 @@ class Reconciler:
         return state, Refusal(meta, now, reason, message)
 
     def _begin_by(self) -> float:
-        """When the writes of a round that begins now must have begun, by the event loop's clock."""
+        """Latest time, by the event loop's clock, at which the writes of a round that begins now may begin."""
         return asyncio.get_running_loop().time() + ROUND * self._interval
 
     async def _carry_out(self, due: list[Due], begin_by: float) -> list[bool | BaseException]:
@@ -337,7 +337,7 @@ class Reconciler:
             return False
 
     async def _act_and_report(self, state: PoolState, due: Planned) -> bool:
-        """The writes of a tick for one pool. Whether replicas were changed."""
+        """Write for one pool of a tick. Returns whether replicas were changed."""
         # Each write may take seconds: another may lead by now, the pool be gone or made anew.
         may_report = partial(self._may_report, due.meta)
         if isinstance(due, PoolPlan) and due.switches_off:
@@ -371,7 +371,7 @@ class Reconciler:
         return told
 
     def _judge_rest(self, keys: Iterable[Key]) -> None:
-        """Set the conditions of those of these pools that could not be acted for."""
+        """Set the conditions of the pools among these that could not be acted for."""
         for state, due in [self._under_way[key] for key in keys if key in self._under_way]:
             self._judge(state, due, NOT_SCALED)
 
@@ -409,7 +409,7 @@ class Reconciler:
 
 
 def write_order(due: Iterable[Due], postponed: Container[Key]) -> list[Due]:
-    """The order of writes: namespaces in turns, so that scale-ups of one delay no other.
+    """The pools in the order of writes: namespaces in turn, so that scale-ups of one namespace delay no other.
 
     Within a namespace scale-ups precede deletion costs and status, and postponed writes precede new ones.
     """
@@ -440,7 +440,7 @@ class Rounds(Generic[T]):
         self._under_way: dict[str, asyncio.Task[T]] = {}
 
     def begin(self, name: str, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
-        """Begin a round, unless the last one of that name is under way or `ended` has not returned it."""
+        """Begin a round, unless the last round of that name is under way or `ended` has not returned it."""
         if name not in self._under_way:
             self._under_way[name] = asyncio.create_task(work())
 

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from servingpool.adapters.cluster.objects import Key
 from servingpool.api.conditions import Condition
-from servingpool.api.spec import Slo
+from servingpool.api.spec import Mode, Slo
 from servingpool.api.status import Change
 from servingpool.catalogue.metrics import Metric
 from servingpool.decision.decision import Decision
@@ -50,8 +50,9 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class PoolSnapshot:
-    """One pool. It has conditions even where nothing could be decided."""
+    """A pool for the metrics. It has conditions even where nothing could be decided."""
 
+    mode: Mode
     conditions: tuple[Condition, ...]
     decided: Decided | None
 
@@ -62,7 +63,9 @@ NO_POOLS: Snapshot = MappingProxyType({})
 
 def snapshot(states: Mapping[Key, PoolState]) -> Snapshot:
     """All pools as they are now."""
-    return MappingProxyType({key: PoolSnapshot(state.conditions, _decided(state)) for key, state in states.items()})
+    return MappingProxyType(
+        {key: PoolSnapshot(state.mode, state.conditions, _decided(state)) for key, state in states.items()}
+    )
 
 
 def _decided(state: PoolState) -> Decided | None:
@@ -164,7 +167,7 @@ FIGURES: Mapping[Metric, Callable[[Decided], Reading]] = {
     Metric.BREAK_EVEN: lambda d: d.expense.break_even,
     Metric.OBJECTIVE: lambda d: d.slo.attainment_share,
 } | {metric: attrgetter(f"decision.figures.{name}") for metric, name in DECISION_FIGURES.items()}
-"""Each metric that is one figure of a pool."""
+"""Metrics that are a single figure of a pool, by the field of `Figures`."""
 
 
 class PoolCollector(Collector):
@@ -182,13 +185,14 @@ class PoolCollector(Collector):
         namespaces_left_out: Callable[[], Collection[str]] = tuple,
         objects_left_out: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """`namespaces_left_out`: those that cannot be read; `objects_left_out`: of the cluster, by kind."""
+        """A collector. `namespaces_left_out`, and `objects_left_out` by kind, cannot be read."""
         self._pools, self._writes, self._failures, self._budgets = pools, writes, failures, budgets
         self._namespaces_left_out, self._objects_left_out = namespaces_left_out, objects_left_out
 
     def collect(self) -> Iterator[Family]:
         """Every pool's conditions and figures as of the last tick; what is unknown is absent."""
         pools = self._pools()  # once: the next tick may end in the middle of a scrape
+        yield _infos(pools)
         yield _conditions(pools)
         yield from _labelled(pools)
         yield from _by_target(pools)
@@ -214,8 +218,19 @@ class PoolCollector(Collector):
         yield left_out
 
 
+def _infos(pools: Snapshot) -> Family:
+    """What a query may join with any figure of a pool.
+
+    A label of every figure instead would end all series of a pool when its mode changes, and windows with them.
+    """
+    family = _gauge(Metric.INFO)
+    for key, pool in pools.items():
+        family.add_metric((*key, pool.mode), 1.0)
+    return family
+
+
 def _conditions(pools: Snapshot) -> Family:
-    """One series for each condition of each pool: how it is now.
+    """A series for each condition of each pool, with its present state.
 
     Zeros for all that it is not, as kube-state-metrics has them, would be a million series for 5,000 pools.
     """
@@ -227,7 +242,7 @@ def _conditions(pools: Snapshot) -> Family:
 
 
 def _labelled(pools: Snapshot) -> Iterator[Family]:
-    """What has several series a pool, or one with a label of its own."""
+    """Metrics with several series a pool, or with a label of their own."""
     limits, candidates = _gauge(Metric.LIMIT), _gauge(Metric.CANDIDATE_MISSES)
     source, change = _gauge(Metric.LATENESS_SOURCE), _gauge(Metric.LAST_CHANGE)
     scheduled, ended = _gauge(Metric.SCHEDULE_BOUND), _gauge(Metric.LAST_CHANGE_OUTCOME)
@@ -252,12 +267,12 @@ def _labelled(pools: Snapshot) -> Iterator[Family]:
 
 
 def size_of(replicas: float) -> str:
-    """A fleet size as a label. Those of a pool with several targets are apart by less than a replica."""
+    """A fleet size as a label. Sizes of a pool of several targets differ by less than a replica."""
     return f"{replicas:.2f}" if replicas % 1.0 else f"{replicas:.0f}"
 
 
 def _by_target(pools: Snapshot) -> Iterator[Family]:
-    """What pools of several targets have of each."""
+    """Metrics of each target, of pools of several targets."""
     requested, ready = _gauge(Metric.TARGET_REQUESTED), _gauge(Metric.TARGET_READY)
     desired, speed = _gauge(Metric.TARGET_DESIRED), _gauge(Metric.TARGET_SPEED)
     for key, pool in pools.items():
@@ -273,7 +288,7 @@ def _by_target(pools: Snapshot) -> Iterator[Family]:
 
 
 def _by_role(pools: Snapshot) -> Family:
-    """Each figure of the decisions for prefill and decode, under one name: else sums over pools had figures twice."""
+    """Figures of the decisions for prefill and decode, under one name: else sums over pools had figures twice."""
     family = _gauge(Metric.ROLE_FIGURE)
     for key, pool in pools.items():
         for role, decision in () if pool.decided is None else pool.decided.roles.items():
@@ -289,7 +304,7 @@ def _by_role(pools: Snapshot) -> Family:
 
 
 def _of_budgets(budgets: Mapping[str, Shared]) -> Iterator[Family]:
-    """What each budget has, and what its pools hold, get and want."""
+    """GPUs of each budget, and the GPUs that its pools hold, get and want."""
     gpus, held = _gauge(Metric.BUDGET_GPUS), _gauge(Metric.BUDGET_HELD)
     due, wanted = _gauge(Metric.BUDGET_DUE), _gauge(Metric.BUDGET_WANTED)
     for name, shared in budgets.items():

@@ -35,10 +35,10 @@ LAST_WRITES = 10.0
 
 
 class Watched(Protocol):
-    """What the loop needs of the watches."""
+    """Part of the watches that the loop needs."""
 
     listed_at: float
-    """When an object of a list was last shown, by the heartbeat's clock."""
+    """Time at which an object of a list was last shown, by the heartbeat's clock."""
 
     def complete(self) -> bool:
         """Whether all objects that existed at the start were shown."""
@@ -49,7 +49,7 @@ class Watched(Protocol):
 
 @dataclass(slots=True)
 class Heartbeat:
-    """When things last happened, by a monotonic clock in seconds."""
+    """Times of the last events, by a monotonic clock in seconds."""
 
     clock: Callable[[], float]
     started: float = field(init=False)
@@ -166,7 +166,7 @@ class Operator:
         self._metrics.failures.inc(done.failed)
 
     async def _forget_deleted(self) -> None:
-        """Beside the loop: an API server that answers slowly must not hold up a tick."""
+        """Forget deleted objects beside the loop: a slow API server must not hold up a tick."""
         while True:
             await asyncio.sleep(FORGET_EVERY)
             try:
@@ -204,9 +204,9 @@ class SteadyClock:
         """`system`: Unix time in seconds, which may be set; `monotonic`: seconds from any beginning."""
         self._system, self._monotonic = system, monotonic
         self._ahead = system() - monotonic()
-        """Of Unix time over the monotonic clock."""
+        """Seconds by which Unix time is ahead of the monotonic clock."""
         self._behind_since: float | None = None
-        """Since when the system's clock is behind, by the monotonic one."""
+        """Monotonic time since when the system's clock is behind; None while it is not."""
 
     def __call__(self) -> float:
         """Now."""

@@ -75,7 +75,7 @@ def status_of(record: Record) -> Status | None:
 
 
 def _targets(record: Record) -> tuple[TargetStatus, ...] | None:
-    """Each of several targets. Whether one delivers is in the condition TargetsAvailable."""
+    """The status of each target. Whether a target delivers is in the condition TargetsAvailable."""
     asked = (Metric.TARGET_REQUESTED, Metric.TARGET_READY, Metric.TARGET_DESIRED, Metric.TARGET_SPEED)
     requested, ready, desired, speed = (
         {point.labels["target"]: point.value for point in record.get(metric, ())} for metric in asked
@@ -155,7 +155,7 @@ def changes_in(
 
 
 def _ended(last: Change, ready: float | None, at: float) -> Change:
-    """A change that another one followed. Its last replica may have become ready in the tick that made the next."""
+    """A change that another change followed. Its last replica may have become ready in the tick of the next change."""
     if ready is not None:
         (last,) = judged((last,), last.to, Ready(round(ready)), at)
     return last if last.outcome is not None else replaced(last, at)
@@ -241,7 +241,7 @@ def _told(
 
 
 def _limits(record: Record, need: float | None) -> Iterator[Limit]:
-    """In the order applied: each starts where the one before ended."""
+    """Limits in the order applied: each starts where the limit before ended."""
     meanings, bounds = {limit.value: limit.meaning for limit in LimitName}, _bounds(record)
     if bounds is not None:
         meanings[LimitName.MINIMUM] = render(LimitName.MINIMUM.template, {"minimum": bounds.least})
@@ -270,7 +270,7 @@ def _bounds(record: Record) -> Bounds | None:
 
 
 def _conditions(record: Record, at: float) -> Iterator[Condition]:
-    """Their messages are no metric: the catalogue says what the reasons mean."""
+    """Conditions without their messages, which are no metric: the catalogue says what the reasons mean."""
     known = {reason.value: reason for reason in Reason}
     found = {point.labels["type"]: point.labels for point in record.get(Metric.CONDITION, ())}
     for type_ in ConditionType:

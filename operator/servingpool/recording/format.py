@@ -21,21 +21,21 @@ from servingpool.decision.observation import Histogram, ReplicaMetrics
 Floats = NDArray[np.float64]
 
 FORMAT = 1
-"""Of the file; rises when a key changes its meaning."""
+"""Version of the file's format; rises when a key changes its meaning."""
 FIGURES = ("running", "waiting", "generation_tokens", "prompt_tokens", "cached_prompt_tokens", "begun")
 HISTOGRAMS = ("time_to_first_token", "inter_token_latency", "time_per_output_token", "queue_time")
 MOST_TEXT = 64 * 2**20
-"""Bytes of one chunk as text: two hours of a hundred pods are a third of it."""
+"""Bytes of a chunk as text: two hours of a hundred pods are a third of it."""
 GZIP = 31
 """zlib's name for a gzip member with the largest window."""
 
 
 class RecordingError(ValueError):
-    """A file that is no recording, or one that cannot be used; the message says what to do."""
+    """A file that is no recording, or cannot be used; the message says what to do."""
 
 
 class Header(BaseModel):
-    """What a recording is of."""
+    """Workload and settings of a recording."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -44,7 +44,7 @@ class Header(BaseModel):
     target: str
     """The workload's name."""
     sort: tuple[str, str] = ("apps", "Deployment")
-    """Its API group and kind."""
+    """API group and kind of the workload."""
     engine: str
     model: str
     begin: float
@@ -59,12 +59,12 @@ class Header(BaseModel):
     bounds: tuple[int, int] | None = None
     """min and max replicas of the autoscaler in force."""
     autoscaler: dict[str, Any] | None = None
-    """It itself, kind, name and spec, to be replayed."""
+    """The autoscaler itself, kind, name and spec, to be replayed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """One histogram's cumulative counts, a row per scrape."""
+    """Cumulative counts of a histogram, a row per scrape."""
 
     bounds: tuple[float, ...]
     counts: Floats
@@ -104,7 +104,10 @@ class Chunk:
         samples: Iterable[ReplicaMetrics],
         requested: Iterable[tuple[float, float]] = (),
     ) -> Self:
-        """From samples as they were read at each step, oldest first; one that was read twice counts once."""
+        """The chunk of samples as they were read at each step, oldest first.
+
+        A sample that was read twice counts once.
+        """
         rows: dict[tuple[Any, ...], dict[float, ReplicaMetrics]] = {}
         for sample in samples:
             shape = tuple(_bounds(getattr(sample, name)) for name in HISTOGRAMS)
@@ -121,7 +124,7 @@ class Reader:
     _member: Any = field(default_factory=lambda: zlib.decompressobj(GZIP))
     _text: list[bytes] = field(default_factory=list)
     _length: int = 0
-    """Of `_text`."""
+    """Characters of `_text`."""
     _read: int = 0
 
     def feed(self, data: bytes) -> Iterator[Any]:
@@ -149,7 +152,7 @@ def encode_header(header: Header) -> bytes:
 
 
 def encode(chunk: Chunk) -> bytes:
-    """One further member."""
+    """A further member of the file."""
     return _member(
         orjson.dumps(
             {
@@ -230,7 +233,7 @@ def _bounds(histogram: object) -> tuple[float, ...] | None:
 
 
 def _columns(samples: list[ReplicaMetrics]) -> Scrapes:
-    """Of one pod, with the same buckets throughout."""
+    """Columns of a pod, with the same buckets throughout."""
     figures = {}
     for name in FIGURES:
         column = [value if isinstance(value := getattr(one, name), float) else np.nan for one in samples]
@@ -268,5 +271,5 @@ def _document(text: bytes) -> Any:
 
 
 def kept(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """What a recording keeps of an autoscaler: its kind, its name and its rule."""
+    """Part of an autoscaler that a recording keeps: its kind, its name and its rule."""
     return {"kind": raw["kind"], "metadata": {"name": raw["metadata"]["name"]}, "spec": raw.get("spec", {})}

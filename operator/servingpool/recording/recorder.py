@@ -1,7 +1,7 @@
 """Reads a workload's history from Prometheus, stretch by stretch, at a load that is stated beforehand.
 
-One query at a time. Each returns at most so many samples, and after each there is a pause as long as it took, or
-longer: the server spends at most half of one core on it.
+Queries run one at a time, with a bound on the samples of each. After a query comes a pause at least as long as the
+query took: the server spends at most half of a core on it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from servingpool.recording.format import Chunk, Header, RecordingError
 SERIES_PER_POD = 90
 """vLLM's figures and buckets."""
 FIRST, LONGEST, SHORTEST = 900.0, 7200.0, 120.0
-"""Seconds that one query covers: the first, at most, at least."""
+"""Seconds that a query covers: the first query, at most, at least."""
 TRIES = 4
 """Times that a stretch is asked for, each time half as long."""
 LADDER = tuple(0.001 * 1.2**power for power in range(74))
@@ -30,7 +30,7 @@ LADDER = tuple(0.001 * 1.2**power for power in range(74))
 
 
 class Source(Protocol):
-    """What is needed of a Prometheus."""
+    """Part of a Prometheus client that a recording needs."""
 
     async def history(
         self,
@@ -55,7 +55,7 @@ class Pace:
     """The load that the server may bear."""
 
     samples: int = 200_000
-    """In one query's answer, at most."""
+    """Samples in a query's answer, at most."""
     pause: float = 0.2
     """Seconds after each query, at least."""
 

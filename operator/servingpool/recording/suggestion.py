@@ -19,24 +19,24 @@ EACH_BOUND = 0.975
 LEAST_REQUESTS = 200.0
 """Requests from which on their times say what was attained."""
 RANGE = {"ttft": ("1ms", "10m"), "tpot": ("1ms", "10s")}
-"""What the CRD allows."""
+"""Range that the CRD allows."""
 HISTOGRAM = {"ttft": "time_to_first_token", "tpot": "time_per_output_token"}
 USUAL = {"ttft": 2.5, "tpot": 0.1}
 """Seconds where nothing was measured; both are buckets of vLLM."""
 GROWTH = 2
-"""Highest replica count over the present one where no autoscaler sets it."""
+"""Ratio of the suggested max to the present replicas where no autoscaler sets it."""
 WIDTH = 100
 """Characters of a comment's line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attained:
-    """One latency over the history."""
+    """Attainment of one latency over the history."""
 
     bound: float
     """Seconds: the lowest of the engine's buckets that enough requests were within."""
     share: float
-    """Of the requests within it."""
+    """Share of the requests within the bound."""
     requests: float
     looser: float | None
     """The next bucket; None for the last."""
@@ -44,7 +44,7 @@ class Attained:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a workload."""
+    """Facts on a workload that a suggestion rests on."""
 
     namespace: str
     name: str
@@ -55,12 +55,12 @@ class Facts:
     engine: str
     model: str
     origin: str
-    """Where engine and model come from."""
+    """Origin of engine and model."""
     backend: str
     attained: Mapping[str, Attained | None]
-    """By `ttft` and `tpot`."""
+    """Attainment by `ttft` and `tpot`."""
     span: str
-    """How long the history is, such as 7d."""
+    """Length of the history, such as 7d."""
     autoscalers: Sequence[Mapping[str, Any]] = ()
     """HPAs and ScaledObjects, as the API server has them."""
     starts: Sequence[float] = ()
@@ -68,7 +68,7 @@ class Facts:
     price: tuple[float, str] | None = None
     """Dollars of a replica's hour, and where they come from."""
     drain: str = ""
-    """What is to be said of the pod template's end."""
+    """Sentence on the end of the template's pods."""
     missing: Sequence[str] = ()
     """Figures that Prometheus lacks."""
     kind: str = "Deployment"
@@ -76,7 +76,7 @@ class Facts:
 
 
 def attained(chunks: Iterable[Chunk]) -> dict[str, Attained | None]:
-    """What was attained, from coarse scrapes of whole histograms: pods that lived for less than a step are left out."""
+    """Attainment from coarse scrapes of whole histograms: pods that lived for less than a step are left out."""
     counts: dict[str, dict[float, float]] = {short: {} for short in HISTOGRAM}
     totals = dict.fromkeys(HISTOGRAM, 0.0)
     by_pod: dict[tuple[str, str, tuple[float, ...]], list[Buckets]] = {}
@@ -144,7 +144,7 @@ def manifest(facts: Facts) -> str:
     if facts.starts:
         ordered = sorted(facts.starts)
         start = max(1.0, min(3600.0, ordered[2 * len(ordered) // 3]))
-        said = f"Two in three of the {len(ordered)} pods that stand took at most so long to become Ready."
+        said = f"Start-up time that two thirds of the {len(ordered)} pods stayed within."
         lines += ["  behavior:", *_line(f"coldStart: {write(round(start))}", said, 4)]
     return "\n".join([*lines, ""])
 
@@ -185,7 +185,7 @@ def _slo(facts: Facts) -> Iterator[str]:
 
 
 def _written(seconds: float) -> str:
-    """As people write a bound: 2500ms, not 2s500ms."""
+    """A bound as people write it: 2500ms, not 2s500ms."""
     return f"{round(1000 * seconds)}ms" if seconds % 1.0 else write(seconds)
 
 
@@ -199,7 +199,7 @@ def _bounds(facts: Facts) -> tuple[int, int, str]:
 
 
 def _lost(raw: Mapping[str, Any]) -> Iterator[str]:
-    """What of an autoscaler has no place in a ServingPool."""
+    """Fields of an autoscaler that have no place in a ServingPool."""
     spec, name = raw.get("spec", {}), f"{raw['kind']} {raw['metadata']['name']}"
     if raw["kind"] == "ScaledObject":
         triggers = spec.get("triggers") or ()

@@ -1,4 +1,4 @@
-"""The status that people read, built once a tick: of a pool that was decided on, after acting; or of a refused one."""
+"""The status that people read, built once a tick: of a pool that was decided on, after acting; or of a refused pool."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def last_decision(decision: Decision, on_cost: str | None = None) -> LastDecisio
 
 
 def roles_of(plan: PoolPlan, *, done: bool) -> tuple[RoleStatus, ...] | None:
-    """Each role; None for a pool without. `done`: all that was decided was ordered just now."""
+    """Status of each role; None for a pool without. `done`: all desired replicas were requested just now."""
     told = tuple(
         RoleStatus(
             role=Role(stage.role),
@@ -95,7 +95,7 @@ def roles_of(plan: PoolPlan, *, done: bool) -> tuple[RoleStatus, ...] | None:
 
 
 def rounded(figure: Reading, digits: int) -> float | None:
-    """As the status has it; None where unknown."""
+    """The figure as the status has it; None where unknown."""
     return None if isinstance(figure, Unknown) else round(figure, digits)
 
 
@@ -222,7 +222,7 @@ def _worst(judged: Sequence[tuple[Reason, str]]) -> tuple[Reason, str] | None:
 
 
 def _failed(permission: ScalePermission, reason: Reason, message: str) -> ScalePermission:
-    """What is said of a pool whose scale attempt failed."""
+    """Sentence on a pool whose scale attempt failed."""
     return replace(permission, reason=reason, message=message)
 
 
@@ -287,7 +287,7 @@ def _caches_lost(stage: StagePlan) -> list[str]:
 
 
 def _believed(plan: PoolPlan) -> list[str]:
-    """Where TTFT is measured, and by what it is judged."""
+    """Where TTFT is measured, and the source by which it is judged."""
     figures, gateway = plan.decision.figures, plan.seen.observation.gateway
     if figures.witness == Witness.GATEWAY:
         return [Note.AT_GATEWAY.message()]

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 def _fields(part: type[Part]) -> list[str]:
-    """As they are called in a manifest."""
+    """Names of the fields in a manifest."""
     return [field.alias or name for name, field in part.model_fields.items()]
 
 
@@ -34,7 +34,7 @@ WARNED_AGAIN_AFTER = 600.0
 FIGURES_AFTER = 60.0
 """Seconds between two writes for nothing but changed figures."""
 FIGURES_CHANGE = 0.2
-"""Relative change of a figure that is worth one."""
+"""Relative change of a figure that is worth a write."""
 SERVING_AFTER = 300.0
 """Seconds after which a pool with traffic is written anyway: an older decision looks as if the operator were gone.
 An idle pool is not written at all."""
@@ -55,7 +55,7 @@ ANYTHING = dict.fromkeys(_fields(Status)) | {
 
 
 class ReportWriter(Protocol):
-    """What reporting needs of a cluster."""
+    """Part of a cluster that reporting needs."""
 
     async def write_status(self, pool: Key, changes: dict[str, Any]) -> None:
         """Merge into a pool's status."""
@@ -123,7 +123,7 @@ class Reporter:
             await self._send(pool, state, {"profile": changes(before, state.kept.dump())})
 
     async def event(self, pool: Metadata, type_: str, reason: str, message: str) -> None:
-        """Post an event; one that is lost is only logged."""
+        """Post an event; a lost event is only logged."""
         try:
             await self._writer.post_event(pool.key, pool.uid, type_=type_, reason=reason, message=message)
         except ClusterError as error:

@@ -46,7 +46,7 @@ def _replicas(axes: Axes, found: Curves) -> list[Label]:
     axes.step(at, found.auto.requested, where="post", color=BLUE, linewidth=1.6, zorder=3)
     axes.step(_hours(found), found.serving, where="post", color=ORANGE, linewidth=1.4)
     labels = [
-        Label(found.auto.requested[-1], "Auto, ordered", BLUE, bold=True),
+        Label(found.auto.requested[-1], "Auto, requested", BLUE, bold=True),
         Label(found.serving[-1], "as it was", ORANGE),
     ]
     most = max(*found.auto.requested, *found.serving)
@@ -108,5 +108,5 @@ def _attainment(axes: Axes, found: Curves) -> list[Label]:
     axes.set_ylim(max(0.0, lowest - 0.35 * (1.02 - lowest)), 1.0 + 0.03 * (1.02 - lowest))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.set_title("Attainment so far: share of requests within every bound")
-    axes.set_ylabel("attained")
+    axes.set_ylabel("attainment")
     return labels

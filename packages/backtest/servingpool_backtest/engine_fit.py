@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from servingpool.decision.engine import FASTEST_STEP
+from servingpool.decision.engine import FASTEST_STEP, LONGEST_PROMPT
 from servingpool.decision.learn import NOISE, StepTimeFit
-from servingpool.decision.observe import LEAST_TOKENS, MOST_PREFILL
+from servingpool.decision.observe import LEAST_TOKENS
 from servingpool.decision.params import DEFAULT
 from servingpool.recording.format import RecordingError
 from servingpool_backtest.intervals import Intervals
@@ -80,7 +80,7 @@ def fit(intervals: Intervals) -> EngineFit:
     with np.errstate(divide="ignore", invalid="ignore"):
         itl, decoding = spent / count, spent / seconds
         prefill = computed / seconds * itl
-    good = (count >= LEAST_TOKENS) & (spent >= count * FASTEST_STEP) & (prefill <= MOST_PREFILL) & np.isfinite(itl)
+    good = (count >= LEAST_TOKENS) & (spent >= count * FASTEST_STEP) & (prefill <= LONGEST_PROMPT) & np.isfinite(itl)
     if good.sum() < LEAST_ROWS:
         raise RecordingError(
             f"shows {int(good.sum())} intervals with step times, {LEAST_ROWS} are needed: "

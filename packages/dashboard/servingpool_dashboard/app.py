@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import orjson
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -24,7 +24,7 @@ from servingpool import __version__
 from servingpool.api.spec import Spec
 from servingpool_dashboard import words
 from servingpool_dashboard.board import Board, Sight, Workload
-from servingpool_dashboard.detail import decisions, detail, headline, recommending
+from servingpool_dashboard.detail import commands, decisions, detail, headline, recommending
 from servingpool_dashboard.guard import Guard
 from servingpool_dashboard.record import SPANS, Courses, to_json
 from servingpool_dashboard.rows import Filter, Key, Row, Trouble, counted
@@ -47,8 +47,16 @@ class Files(StaticFiles):
 class Pages:
     """What the routes answer."""
 
-    def __init__(self, board: Board, courses: Courses, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        board: Board,
+        courses: Courses,
+        clock: Callable[[], float] = time.time,
+        grafana: str = "",
+        context: str | None = None,
+    ) -> None:
         self._board, self._courses, self._clock = board, courses, clock
+        self._grafana, self._context = grafana, context
         self._templates = Environment(
             loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )
@@ -96,7 +104,7 @@ class Pages:
 
     def _listed(self, request: Request) -> dict[str, Any]:
         given, sight = request.query_params, self._board.sight
-        trouble = next((one for one in Trouble if one.name.lower() == given.get("trouble")), None)
+        trouble = next((one for one in Trouble if one == given.get("trouble")), None)
         wanted = Filter(given.get("q", "")[:200], given.get("namespace", ""), trouble)
         likely = sight.found(replace(wanted, trouble=None))
         found, counts = sight.found(wanted), counted(likely)
@@ -104,7 +112,7 @@ class Pages:
         page = min(max(1, _whole(given.get("page", "1"))), pages)
 
         def query(**changed: object) -> str:
-            named = {"q": wanted.text, "namespace": wanted.namespace, "trouble": _name(wanted.trouble), "page": page}
+            named = {"q": wanted.text, "namespace": wanted.namespace, "trouble": wanted.trouble, "page": page}
             return urlencode({name: to for name, to in (named | changed).items() if to not in {"", None, 1}})
 
         return {
@@ -118,7 +126,7 @@ class Pages:
             "with_query": query,
             "seen": str(sight.version),
             "everything": len(likely),
-            "troubles": [(one, _name(one), counts[one]) for one in Trouble],
+            "troubles": counts.items(),
         }
 
     def _row(self, request: Request) -> Row:
@@ -139,6 +147,8 @@ class Pages:
             "sight": self._board.sight,
             "pool": detail(row, course, span, scaler, self._clock()),
             "headline": headline(row.spec),
+            "commands": commands(row, self._context),
+            "grafana": grafana_of(self._grafana, row.key),
             "span": span,
             "spans": list(SPANS),
             "recommending": recommending(row.spec),
@@ -150,10 +160,25 @@ class Pages:
 
 
 def application(
-    board: Board, courses: Courses, hosts: Collection[str], clock: Callable[[], float] = time.time
+    board: Board,
+    courses: Courses,
+    hosts: Collection[str],
+    clock: Callable[[], float] = time.time,
+    *,
+    grafana: str = "",
+    context: str | None = None,
 ) -> Starlette:
-    """The pages as an ASGI application. `hosts`: names by which it may be asked for, without a port."""
-    pages = Pages(board, courses, clock)
+    """The pages as an ASGI application.
+
+    Args:
+        board: the pools.
+        courses: their past.
+        hosts: names by which it may be asked for, without a port.
+        clock: Unix time in seconds.
+        grafana: URL of a dashboard with {namespace} and {pool} in it; empty for no link.
+        context: of the kubeconfig, for the commands that a page offers; None for the usual one.
+    """
+    pages = Pages(board, courses, clock, grafana, context)
     one = "/pools/{namespace}/{name}"
     routes = [
         Route("/", pages.pools),
@@ -165,6 +190,12 @@ def application(
     ]
     middleware = [Middleware(Guard, hosts=hosts), Middleware(GZipMiddleware, minimum_size=2000)]
     return Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: pages.problem})
+
+
+def grafana_of(template: str, key: Key) -> str:
+    """A Grafana dashboard's URL for a pool; empty where no template is given."""
+    namespace, pool = (quote(part, safe="") for part in key)
+    return template.replace("{namespace}", namespace).replace("{pool}", pool)
 
 
 def _span(request: Request) -> str:
@@ -180,7 +211,3 @@ def _target(key: Key, spec: Spec) -> Workload:
 
 def _whole(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) < 7 else 1
-
-
-def _name(trouble: Trouble | None) -> str:
-    return "" if trouble is None else trouble.name.lower()

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from servingpool.adapters.cluster.errors import ClusterError
+from servingpool.adapters.cluster.errors import ClusterError, Forbidden
 from servingpool_dashboard.rows import Filter, Key, Row, row_of
 
 PROBE = 10.0
@@ -71,9 +71,13 @@ class Board:
         connect: Callable[[], Cluster],
         namespace: str | None,
         clock: Callable[[], float] = time.time,
+        tell: Callable[[str], None] = print,
     ) -> None:
-        """`connect` may raise ClusterError. It is called again after each failure, as credentials may be new."""
-        self._connect, self._namespace, self._clock = connect, namespace, clock
+        """`connect` may raise ClusterError. It is called again after each failure, as credentials may be new.
+
+        `tell` is given each failure once, and the end of it.
+        """
+        self._connect, self._namespace, self._clock, self._tell = connect, namespace, clock, tell
         self._lock = threading.Lock()
         self._rows: dict[Key, Row] = {}
         self._stored: dict[Key, bytes] = {}
@@ -109,6 +113,9 @@ class Board:
                     return
                 self._since = event["object"]["metadata"]["resourceVersion"]
                 self._see(event)
+        except Forbidden as error:
+            narrow = "" if self._namespace else ". Give -n NAMESPACE if you may read the pools of one namespace only"
+            self._told("read", f"{error}{narrow}")
         except ClusterError as error:
             self._told("read", str(error))
         except Exception as error:
@@ -208,9 +215,13 @@ class Board:
     def _told(self, thread: str, failure: str, *, changed: bool = False) -> None:
         """A thread has an answer, or a failure."""
         with self._lock:
+            before = self._failure
             self._version += changed or failure != self._failures[thread]
             self._failures[thread] = failure
             self._read_at = self._read_at if failure else self._clock()
+            now = self._failure
+        if now != before:
+            self._tell(f"The pools cannot be read: {now}." if now else "The pools can be read again.")
 
 
 def _kept(raw: Mapping[str, Any]) -> bytes:
@@ -223,4 +234,4 @@ def _kept(raw: Mapping[str, Any]) -> bytes:
 def _light(row: Row) -> Row:
     """Without the parts of the status that the table does not show."""
     light = row.status.model_copy(update={"history": (), "last_decision": None, "profile": None, "conditions": ()})
-    return Row(row.key, row.spec, light, row.trouble, row.reason, row.said, row.text)
+    return Row(row.key, row.spec, light, row.mode, row.troubles, row.reason, row.said, row.text)

@@ -20,7 +20,7 @@ class PortError(RuntimeError):
     """The address cannot be listened on; the message says why."""
 
 
-def run(
+def run(  # noqa: PLR0913, one parameter an option
     connect: Callable[[], Cluster],
     source_of: Callable[[Key], Source] | None,
     *,
@@ -29,10 +29,27 @@ def run(
     port: int,
     names: Sequence[str],
     say: Callable[[str], None],
+    warn: Callable[[str], None],
     browse: bool,
+    grafana: str = "",
+    context: str | None = None,
 ) -> None:
-    """Serve to the end. `names` are further host names that may be asked for. Raises PortError."""
-    board = Board(connect, namespace)
+    """Serve to the end. Raises PortError.
+
+    Args:
+        connect: the cluster; it may raise ClusterError.
+        source_of: a pool's record in Prometheus; None where no Prometheus was named.
+        namespace: only its pools; None for all.
+        address: to listen on.
+        port: to listen on; 0 takes a free one.
+        names: further host names that may be asked for.
+        say: is given the URL.
+        warn: is given what cannot be read, each failure once, and the end of it.
+        browse: open a browser.
+        grafana: URL of a dashboard with {namespace} and {pool} in it; empty for no link.
+        context: of the kubeconfig, for the commands that a page offers; None for the usual one.
+    """
+    board = Board(connect, namespace, tell=warn)
     host = f"[{address}]" if ":" in address else address
     hosts = {*LOCAL, host, *names}
     try:
@@ -43,7 +60,7 @@ def run(
         raise PortError(f"Cannot listen on {host}:{port}: {error.strerror}. Choose another --port") from error
     url = f"http://{host}:{listening.getsockname()[1]}"
     config = uvicorn.Config(
-        application(board, Courses(source_of), hosts),
+        application(board, Courses(source_of, tell=warn), hosts, grafana=grafana, context=context),
         access_log=False,
         log_level=logging.WARNING,
         server_header=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,7 @@ from servingpool.api.spec import Mode, Spec
 from servingpool.api.status import Change, Limit, RoleStatus, Status, TargetStatus
 from servingpool.catalogue.limits import LimitName
 from servingpool_dashboard.record import SPANS, Course, merged
-from servingpool_dashboard.rows import Row
+from servingpool_dashboard.rows import Row, Trouble, over_bounds
 from servingpool_dashboard.words import bounds, brief, dollars, number, percent
 
 NOTHING = "Nothing."
@@ -46,10 +47,15 @@ class Detail:
     """All of it."""
 
     row: Row
+    troubles: tuple[Trouble, ...]
+    """Those of the row; of a calm pool, what the newest figures say."""
+    said: str
+    """Why, in a sentence; empty where nothing is wrong."""
     course: Course
     tiles: list[Tile]
     limits: list[Advice]
     conditions: list[Advice]
+    """Those to look at first."""
     decisions: list[tuple[int, Change]]
     """With the number that the charts show too; newest first."""
     warnings: tuple[str, ...] = ()
@@ -66,8 +72,14 @@ def detail(row: Row, course: Course, span: str, autoscaler: Mapping[str, Any] | 
     status, live = row.status, course.live
     decision = status.last_decision
     seen = live if live is not None else status
+    troubles, said = row.troubles, row.said
+    if row.trouble in {Trouble.CALM, Trouble.OVER_BOUND} and row.spec is not None:
+        said = over_bounds(row.spec, seen)
+        troubles = (Trouble.OVER_BOUND if said else Trouble.CALM,)
     return Detail(
         row,
+        troubles,
+        said,
         course,
         tiles=_tiles(row.spec, seen, status, course, autoscaler),
         limits=[_limit(limit) for limit in _limits(status, live)] + list(_of_roles(status)),
@@ -99,7 +111,8 @@ def _tiles(
 ) -> list[Tile]:
     figures = _figures(seen)
     tiles = [
-        Tile("Ready", _of(seen), _set_by(status), _below(seen)),
+        # Replicas that start are no trouble yet: one that never does makes the pool not Ready.
+        Tile("Ready", _of(seen), _set_by(status)),
         Tile("Recommended", _count(seen.desired_replicas), _range(spec, seen)),
     ]
     if autoscaler is not None:
@@ -120,7 +133,7 @@ def _tiles(
                 tiles.append(Tile(f"{name} {percentile}", brief(figure), f"SLO {brief(bound)}", bad=late))
         met, allowed = seen.attainment, 100.0 - slo.attainment
         missed = met is not None and met < slo.attainment
-        tiles.append(Tile("In time", percent(met), f"last hour; SLO {slo.attainment:g}%", bad=missed))
+        tiles.append(Tile("Attainment", percent(met), f"last hour; SLO {slo.attainment:g}%", bad=missed))
         burn = None if met is None else (100.0 - met) / allowed
         tiles.append(Tile("Budget spent", number(burn, 2), "1 is allowed", bad=missed))
     tiles.append(Tile("Queue", number(seen.queue_depth), "requests wait"))
@@ -178,10 +191,6 @@ def _set_by(status: Status) -> str:
     return f"set by {'the operator' if by == FIELD_MANAGER else by}"
 
 
-def _below(status: Status) -> bool:
-    return status.ready_replicas is not None and status.replicas is not None and status.ready_replicas < status.replicas
-
-
 def _range(spec: Spec | None, status: Status) -> str:
     """The bounds in force: a schedule's, or the spec's."""
     if (told := status.bounds) is not None:
@@ -195,3 +204,12 @@ def headline(spec: Spec | None) -> str:
         return "Its spec is not valid."
     targets = ", ".join(f"{target.kind} {target.name}" for target in spec.targets)
     return f"{spec.mode.value}: {spec.model} on {targets}; {bounds(spec.slo)}"
+
+
+def commands(row: Row, context: str | None) -> list[str]:
+    """What a person may run next on a pool, as a shell takes it: the page itself changes nothing."""
+    verbs = ["explain"]
+    if row.mode is not Mode.RECOMMEND:
+        verbs.append("resume" if row.mode is Mode.PAUSED else "pause")
+    where = [] if context is None else ["--context", context]
+    return [shlex.join(["servingpool", verb, "/".join(row.key), *where]) for verb in verbs]

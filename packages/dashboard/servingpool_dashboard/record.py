@@ -19,6 +19,8 @@ from servingpool_dashboard.rows import Key
 
 POINTS = 360
 """Points of a chart: more than two a pixel nobody sees."""
+LEAST = 10
+"""Steps that a chart shows at least, also of a pool that is newer."""
 FINEST = 15.0
 """Seconds between two points at least: the operator's usual interval."""
 FRESH = 10.0
@@ -75,9 +77,15 @@ class Course:
 class Courses:
     """The courses that were asked for lately."""
 
-    def __init__(self, source_of: Callable[[Key], Source] | None, clock: Callable[[], float] = time.time) -> None:
-        """`source_of` is None where no Prometheus was named."""
-        self._source_of, self._clock = source_of, clock
+    def __init__(
+        self,
+        source_of: Callable[[Key], Source] | None,
+        clock: Callable[[], float] = time.time,
+        tell: Callable[[str], None] = print,
+    ) -> None:
+        """`source_of` is None where no Prometheus was named. `tell` is given each failure once, and the end of it."""
+        self._source_of, self._clock, self._tell = source_of, clock, tell
+        self._failing = ""
         self._known: dict[tuple[Key, str], tuple[float, Course]] = {}
         self._asking: dict[tuple[Key, str], threading.Lock] = {}
         self._lock = threading.Lock()
@@ -103,14 +111,21 @@ class Courses:
                 course = course_of(
                     self._source_of(key), now, SPANS[span], recommending=recommending, autoscaler=autoscaler
                 )
+                self._failed("")
             except (MetricsUnavailable, AmbiguousRecord) as error:
                 more = " Choose one with --match LABEL=VALUE." if isinstance(error, AmbiguousRecord) else ""
                 course = replace(known, live=None, dollars=(None, None), failure=f"{error}.{more}")
+                self._failed(course.failure)
             with self._lock:
                 self._known[key, span] = self._clock(), course
                 for each in [each for each, (told, _) in self._known.items() if now - told > KEPT]:
                     del self._known[each]
             return course
+
+    def _failed(self, why: str) -> None:
+        before, self._failing = self._failing, why
+        if why != before:
+            self._tell(f"The charts cannot be read: {why}" if why else "The charts can be read again.")
 
 
 def course_of(source: Source, now: float, span: float, *, recommending: bool, autoscaler: str | None) -> Course:
@@ -119,8 +134,11 @@ def course_of(source: Source, now: float, span: float, *, recommending: bool, au
     end = float(math.floor(now))
     start = end - math.floor(span / step) * step
     records = dict(source.over(ASKED, start, end, step))
+    # Of a new pool the charts begin where its figures do.
+    begun = min(min(records, default=start), end - LEAST * step)
+    shown = start + max(0, math.floor((begun - start) / step)) * step
     ahead = max((one(record, Metric.HORIZON) or 0.0 for record in records.values()), default=0.0)
-    times = [start + number * step for number in range(math.floor(span / step) + 1 + math.ceil(ahead / step))]
+    times = [shown + number * step for number in range(round((end - shown) / step) + 1 + math.ceil(ahead / step))]
     last = max(records, default=None)
     newest = {} if last is None else records[last]
     decided = one(newest, Metric.DECIDED_AT)
@@ -139,7 +157,7 @@ def course_of(source: Source, now: float, span: float, *, recommending: bool, au
 
 
 PLAIN = {
-    "asked": Metric.REQUESTED_REPLICAS,
+    "requested": Metric.REQUESTED_REPLICAS,
     "ready": Metric.READY_REPLICAS,
     "recommended": Metric.DESIRED_REPLICAS,
     "ttft": Metric.TIME_TO_FIRST_TOKEN,

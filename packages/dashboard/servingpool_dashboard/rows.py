@@ -1,50 +1,60 @@
-"""A line of the table for each pool, in the order in which a person should look at them."""
+"""A line of the table for each pool, in the order of the harm to its users."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import StrEnum
 from typing import Any, Self
 
 from pydantic import ValidationError
 
 from servingpool.api.conditions import ConditionType, Reason, Truth
 from servingpool.api.serving_pool import problems
-from servingpool.api.spec import Spec
+from servingpool.api.spec import Mode, Spec
 from servingpool.api.status import Status
+from servingpool_dashboard.words import brief, number, percent
 
 Key = tuple[str, str]
 
 
-class Trouble(IntEnum):
-    """Kinds of trouble, from the worst to none. Pools are sorted by it."""
+class Trouble(StrEnum):
+    """Kinds of trouble, from the worst for users to none."""
 
     word: str
 
-    def __new__(cls, rank: int, word: str) -> Self:
-        """A member is its rank; `word` is what people read."""
-        member = int.__new__(cls, rank)
-        member._value_ = rank
+    def __new__(cls, name: str, word: str) -> Self:
+        """A member is its name in addresses and styles; `word` is what people read."""
+        member = str.__new__(cls, name)
+        member._value_ = name
         member.word = word
         return member
 
-    NOT_READY = 0, "Not ready"
-    SLO_MISSED = 1, "SLO missed"
-    NO_METRICS = 2, "No metrics"
-    LIMITED = 3, "Limited"
-    UNJUDGED = 4, "Not judged yet"
-    CALM = 5, "Calm"
+    SLO_MISSED = "slo_missed", "SLO missed"
+    NOT_READY = "not_ready", "Not ready"
+    NO_METRICS = "no_metrics", "No metrics"
+    OVER_BOUND = "over_bound", "Over a bound"
+    LIMITED = "limited", "Limited"
+    UNJUDGED = "unjudged", "Not judged yet"
+    CALM = "calm", "Calm"
 
 
-TURNS = (
+CAUSES = (
     (Trouble.NOT_READY, ConditionType.READY, Truth.FALSE),
-    (Trouble.SLO_MISSED, ConditionType.SLO_MET, Truth.FALSE),
     (Trouble.NO_METRICS, ConditionType.METRICS_AVAILABLE, Truth.FALSE),
+    (Trouble.SLO_MISSED, ConditionType.SLO_MET, Truth.FALSE),
     (Trouble.LIMITED, ConditionType.SCALING_LIMITED, Truth.TRUE),
     (Trouble.UNJUDGED, ConditionType.READY, Truth.UNKNOWN),
 )
-"""The first condition that is so gives a pool its trouble."""
+"""The first condition that is so says why: what stops the scaling comes before what follows from that."""
+HARM = (
+    *((True, trouble) for trouble in Trouble if trouble not in {Trouble.UNJUDGED, Trouble.CALM}),
+    # Of a pool that is only advised on nobody is harmed by what the operator cannot do.
+    *((False, trouble) for trouble in (Trouble.SLO_MISSED, Trouble.OVER_BOUND, Trouble.LIMITED)),
+    *((False, trouble) for trouble in (Trouble.NO_METRICS, Trouble.NOT_READY)),
+    *((charge, trouble) for trouble in (Trouble.UNJUDGED, Trouble.CALM) for charge in (True, False)),
+)
+"""Whether the operator is in charge, and the trouble: the order in which pools are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +65,9 @@ class Row:
     spec: Spec | None
     """None where it is not valid."""
     status: Status
-    trouble: Trouble
+    mode: Mode
+    troubles: tuple[Trouble, ...]
+    """All that it has, the worst first; calm alone where it has none."""
     reason: str
     """Why, in the word of the condition; empty where nothing is wrong."""
     said: str
@@ -64,12 +76,17 @@ class Row:
     """What a search looks at, in lower case."""
 
     @property
+    def trouble(self) -> Trouble:
+        """The worst."""
+        return self.troubles[0]
+
+    @property
     def order(self) -> tuple[int, float, Key]:
-        """Worst first; among pools that miss their SLO, those that miss it most."""
+        """Those first whose users are harmed most; among pools that miss their SLO, those that miss it most."""
         missed = 0.0
         if self.trouble is Trouble.SLO_MISSED and self.spec is not None and self.status.attainment is not None:
             missed = self.spec.slo.attainment - self.status.attainment
-        return self.trouble, -missed, self.key
+        return HARM.index((self.mode is not Mode.RECOMMEND, self.trouble)), -missed, self.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +101,7 @@ class Filter:
         """Whether this one is. Each word of the text must be in the pool's."""
         return (
             self.namespace in {"", row.key[0]}
-            and (self.trouble is None or row.trouble is self.trouble)
+            and (self.trouble is None or self.trouble in row.troubles)
             and all(word in row.text for word in self.text.lower().split())
         )
 
@@ -97,28 +114,56 @@ def row_of(raw: Mapping[str, Any]) -> Row:
         spec, wrong = Spec.read(raw.get("spec")), ""
     except ValidationError as error:
         spec, wrong = None, problems(error)
-    trouble, reason, said = _judged(status, wrong)
-    parts = ["/".join(key), reason, status.why or "", trouble.word]
-    parts += [] if spec is None else [spec.model, spec.mode.value]
-    return Row(key, spec, status, trouble, reason, said, " ".join(parts).lower())
+    troubles, reason, said = _judged(spec, status, wrong)
+    mode = Mode.found(raw.get("spec"))
+    parts = ["/".join(key), reason, status.why or "", mode.value, *(trouble.word for trouble in troubles)]
+    parts += [] if spec is None else [spec.model]
+    return Row(key, spec, status, mode, troubles, reason, said, " ".join(parts).lower())
 
 
-def _judged(status: Status, wrong: str) -> tuple[Trouble, str, str]:
-    for trouble, type_, truth in TURNS:
-        found = status.condition(type_)
-        if found is not None and found.status is truth:
-            return trouble, found.reason, found.message
+def over_bounds(spec: Spec, status: Status) -> str:
+    """What the figures of a status exceed, in a sentence; empty where nothing is."""
+    slo, met = spec.slo, status.attainment
+    figures = {} if status.last_decision is None else status.last_decision.figures
+    found = []
+    if met is not None and met < slo.attainment:
+        found.append(f"{percent(met)} of the last hour's requests met the SLO, {slo.attainment:g}% must")
+    for name, bound, figure in (
+        ("TTFT", slo.time_to_first_token, figures.get("timeToFirstToken")),
+        ("TPOT", slo.time_per_output_token, figures.get("timePerOutputToken")),
+    ):
+        if bound is not None and figure is not None and figure > bound:
+            found.append(f"{name} is {brief(figure)}, {brief(bound)} is the bound")
+    load, safe = figures.get("load"), figures.get("safeLoad")
+    if load is not None and safe is not None and load > safe:
+        found.append(f"load is {number(load)}, {number(safe)} is safe")
+    return f"{'; '.join(found)}." if found else ""
+
+
+def _judged(spec: Spec | None, status: Status, wrong: str) -> tuple[tuple[Trouble, ...], str, str]:
+    """All troubles, and the reason and the sentence of the first cause."""
+    found = [
+        (trouble, condition)
+        for trouble, type_, truth in CAUSES
+        if (condition := status.condition(type_)) is not None and condition.status is truth
+    ]
+    if found:
+        troubles = {trouble for trouble, _ in found}
+        return tuple(each for each in Trouble if each in troubles), found[0][1].reason, found[0][1].message
     if wrong:
-        return Trouble.NOT_READY, Reason.INVALID_SPEC.value, wrong
+        return (Trouble.NOT_READY,), Reason.INVALID_SPEC.value, wrong
     if not status.conditions:
-        return Trouble.UNJUDGED, "", "The operator has not looked at this pool yet."
+        return (Trouble.UNJUDGED,), "", "The operator has not looked at this pool yet."
+    if spec is not None and (over := over_bounds(spec, status)):
+        return (Trouble.OVER_BOUND,), "", over
     decision = status.last_decision
-    return Trouble.CALM, "", "No decision yet." if decision is None else decision.reason
+    return (Trouble.CALM,), "", "No decision yet." if decision is None else decision.reason
 
 
 def counted(rows: Iterable[Row]) -> dict[Trouble, int]:
-    """How many pools have each trouble."""
+    """How many pools have each trouble. A pool may have several."""
     found = dict.fromkeys(Trouble, 0)
     for row in rows:
-        found[row.trouble] += 1
+        for trouble in row.troubles:
+            found[trouble] += 1
     return found

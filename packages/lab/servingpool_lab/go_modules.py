@@ -12,8 +12,8 @@ KUBERNETES_VERSION = "1.36.3"
 PROMETHEUS_VERSION = "3.15.0"
 HELM_VERSION = "3.22.0"
 
-OPTIONAL = ("lws",)
-"""Modules without which the tests run, less those that need them."""
+OPTIONAL = ("lws", "crane", "krew")
+"""Modules without which the tests run, less those that need them. The last two are for `make release`."""
 LAB = ("etcd", "kubernetes", "prometheus")
 """The modules that `make run` needs. Helm serves the chart and its tests only."""
 
@@ -122,6 +122,8 @@ MODULES: Mapping[str, ToolModule] = {
             tags="remove_all_sd,enable_kubernetes_sd",
         ),
         ToolModule("helm", (Program("helm", "helm.sh/helm/v3/cmd/helm", 110, 60),), linker_flags=_helm_linker_flags()),
+        ToolModule("crane", (Program("crane", "github.com/google/go-containerregistry/cmd/crane", 10, 17),)),
+        ToolModule("krew", (Program("krew", "sigs.k8s.io/krew/cmd/krew", 7, 18),)),
         ToolModule("lws", (Program("lws", "sigs.k8s.io/lws/cmd", 15, 54),)),
     )
 }

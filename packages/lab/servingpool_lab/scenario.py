@@ -26,8 +26,6 @@ class Workload:
     """Of `servingpool_simulation.hardware`."""
     gpu_product: str
     gpus_per_replica: int
-    cost_per_gpu_hour: float
-    """Dollars, an on-demand list price of 2026 rounded; it scales $/MTok and nothing else."""
     slo: Slo
     expect: str
     """What its traffic asks of the fleet, for people."""
@@ -52,7 +50,6 @@ WORKLOADS: Mapping[str, Workload] = {
             profile="a100-70b-tp4",
             gpu_product="NVIDIA-A100-SXM4-80GB",
             gpus_per_replica=4,
-            cost_per_gpu_hour=2.0,
             slo=Slo(time_to_first_token=2.0, time_per_output_token=0.15, attainment=0.95),
             expect="2 to 4 replicas are needed over the hour, and soon more than the 2 of the start",
             initial=2,
@@ -70,7 +67,6 @@ WORKLOADS: Mapping[str, Workload] = {
             profile="h100-70b-tp4",
             gpu_product="NVIDIA-H100-80GB-HBM3",
             gpus_per_replica=4,
-            cost_per_gpu_hour=3.0,
             slo=Slo(time_to_first_token=2.0, time_per_output_token=0.1, attainment=0.95),
             expect="minutes of silence, then bursts that take about 10 replicas",
             initial=4,

@@ -15,6 +15,7 @@ from servingpool.api import duration
 from servingpool.api.group import API_VERSION, KIND
 from servingpool_lab import kwok
 from servingpool_lab.scenario import Scenario
+from servingpool_simulation.prices import price
 
 NODE_GPUS = 8
 OPERATOR_NAMESPACE = "servingpool-system"
@@ -145,7 +146,7 @@ def serving_pool(scenario: Scenario) -> Manifest:
                     "name": workload.name,
                     "min": 1,
                     "max": workload.maximum,
-                    "costPerReplicaHour": workload.gpus_per_replica * workload.cost_per_gpu_hour,
+                    "costPerReplicaHour": price(workload.profile),
                 }
             ],
         },

@@ -103,6 +103,8 @@ def named_trace(name: str, seed: int = 0) -> Trace:
     path = Path(name)
     if path.is_file():
         return load_trace(path)
+    if path.suffix or len(path.parts) > 1:
+        raise InputError(f"trace {name!r}: no such file")
     raise InputError(
         f"trace must be one of {', '.join(TRACES)}, or a CSV file with the columns {', '.join(COLUMNS)}, got {name!r}"
     )

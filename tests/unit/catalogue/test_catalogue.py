@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 import servingpool
 from servingpool.catalogue.alerts import ALERTS
-from servingpool.catalogue.condition_types import ConditionType, Truth
+from servingpool.catalogue.condition_types import ConditionType
 from servingpool.catalogue.conditions import Reason
 from servingpool.catalogue.events import EventReason
 from servingpool.catalogue.limits import LimitName
@@ -148,15 +148,10 @@ def test_alerts_and_panels_watch_metrics_that_exist() -> None:
 
 
 def test_alerts_name_reasons_that_exist() -> None:
+    assert [alert.name for alert in ALERTS if not alert.state_of.keys() <= alert.action_of.keys()] == []
     named = {name for alert in ALERTS for name in re.findall(r'reason!?="(\w+)"', alert.expr)}
     assert named
     assert named <= {reason.value for reason in Reason}
-
-
-def test_the_alert_on_readiness_says_what_to_do_for_each_reason() -> None:
-    [alert] = [alert for alert in ALERTS if alert.name == "ServingPoolNotReady"]
-    blocking = {reason for reason in Reason if (reason.type, reason.status) == (ConditionType.READY, Truth.FALSE)}
-    assert {reason.value for reason in blocking if reason not in alert.action} == {"InternalError"}, "that has its own"
 
 
 def test_every_entry_is_explained() -> None:
@@ -166,6 +161,7 @@ def test_every_entry_is_explained() -> None:
     texts += [text for limit in LimitName for text in (limit.meaning, limit.action)]
     texts += [text for metric in Metric for text in (metric.help, metric.meaning)]
     texts += [text for alert in ALERTS for text in (alert.summary, alert.description, alert.effect, alert.action)]
+    texts += [text for alert in ALERTS for text in alert.state_of.values()]
     texts += [entry.template for entry in (*Reason, *Note)]
     assert [text for text in texts if not text.strip()] == []
     sentences = [sentence for text in texts for sentence in re.split(r"(?<=[.;:])\s", text)]

@@ -100,7 +100,7 @@ def test_every_alert_has_its_own_part_of_the_alerts_page() -> None:
 
 def test_every_placeholder_of_the_alerts_is_filled_in() -> None:
     named = set(re.findall(r"\$\((\w+)\)", alerts.rules().partition("\n")[2]))
-    filled = set(re.findall(r'"([A-Z_]+)" ', (CHART / "templates/prometheusrule.yaml").read_text()))
+    filled = set(re.findall(r'"(?:\$\()?([A-Z_]+)\)?" ', (CHART / "templates/prometheusrule.yaml").read_text()))
     assert named == filled
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -52,6 +53,13 @@ def ahead(path: str) -> Reply:
 def empty_cluster(path: str) -> Reply:
     if path.endswith("/apis"):
         return 200, "application/json", json.dumps({"groups": []})
+    if path.endswith("/api/v1"):
+        names = {"pods": "Pod", "configmaps": "ConfigMap"}
+        core = [
+            {"name": name, "singularName": kind.lower(), "kind": kind, "namespaced": True}
+            for name, kind in names.items()
+        ]
+        return 200, "application/json", json.dumps({"resources": core})
     if path.endswith("/deployments/llama/scale"):
         scale = {"metadata": {"resourceVersion": "1"}, "spec": {"replicas": 1}, "status": {"selector": "app=llama"}}
         return 200, "application/json", json.dumps(scale)
@@ -68,6 +76,10 @@ def empty_cluster(path: str) -> Reply:
     columns = [{"name": "Name", "priority": 0}]
     table = {"metadata": {"resourceVersion": "1"}, "columnDefinitions": columns, "rows": [], "items": []}
     return 200, "application/json", json.dumps(table)
+
+
+def not_found(_: str) -> Reply:
+    return 404, "text/plain", "404 page not found\n"
 
 
 def no_crd(_: str) -> Reply:
@@ -171,9 +183,77 @@ CASES = [
             "explain chat --at 2999-01-01",
         ),
     ),
+    Case("A step of nothing", ("history chat --step 0",)),
+    Case("A kind that cannot be scaled", ("check pod/x", "check configmap/y", "suggest pod/x")),
+    Case("Prometheus has no such path (404)", (*OWN, "suggest deployment/llama", BLIND), prometheus=not_found),
+    Case(
+        "A --prometheus that is no URL of one",
+        (
+            *(f"{command} --prometheus localhost:9090" for command in (*OWN, "check deployment/llama")),
+            "suggest deployment/llama --prometheus ftp://prometheus",
+            "record deployment/llama -o llama.rec --prometheus https://",
+            "backtest deployment/llama --prometheus http://ann:secret@prometheus:9090",
+            "dashboard --prometheus http://prometheus:9090?x=1",
+        ),
+    ),
+    Case(
+        "A --prometheus that only the cluster knows",
+        ("history chat --prometheus http://prometheus.monitoring:9090",),
+    ),
+    Case("A past, with a kubeconfig that is none", OWN, kubeconfig="not: [yaml"),
+    Case(
+        "A kind before the name",
+        ("get pool chat", "get sp chat", "explain servingpool chat", "pause servingpools chat"),
+    ),
+    Case("Two names", ("explain chat llama", "check deployment/a deployment/b", "demo now", "lab azure")),
+    Case("A command or an option that there is not", ("gett", "explain chat --namspace x", "top")),
+    Case("Nothing where something must be", ("explain", "record deployment/llama", "simulate")),
+    Case(
+        "A number that is none, or out of range",
+        (
+            "dashboard --port 99999",
+            "dashboard --port http",
+            "demo --seed -1",
+            "demo --max-replicas 65",
+            "demo --attainment 10",
+            "demo --price free",
+            "record deployment/llama -o llama.rec --step 1",
+            "record deployment/llama -o llama.rec --step 10s",
+            "lab --load-seconds 7200",
+        ),
+    ),
+    Case(
+        "A duration that is none, or out of range",
+        ("demo --ttft 3h", "demo --tpot fast", "demo --history 7h", "lab --start-at x", "run --config c --interval 2m"),
+    ),
+    Case(
+        "A word that is none of the option's",
+        (
+            "get -o table",
+            "lab --mode On",
+            "lab --trace azure",
+            "run --config c --log-format xml",
+            "history chat -o csv",
+        ),
+    ),
+    Case("A label without a value", ("history chat --match eu", "compare chat --match =eu")),
+    Case("A price without its product", ("suggest deployment/llama --gpu-price 2.50",)),
+    Case("A file and a server at once, without a target", ("check --config good.yaml --prometheus http://p:9090",)),
+    Case("A configuration and no such server in it", ("check deployment/llama --config good.yaml --backend eu",)),
+    Case("A ConfigMap as --config", ("check --config configmap.yaml", "run --config configmap.yaml")),
+    Case("A wrong configuration", ("check --config stale.yaml", "check --config misspelt.yaml")),
+    Case("A trace that is not there", ("demo --trace /nonexistent.csv", "demo --trace azure")),
+    Case("A target and all targets", ("get chat -A", "suggest deployment/llama -A", "suggest", "backtest")),
     Case("A mode that stops it", ("resume chat --mode Paused",)),
     Case("No file", ("backtest --from none.rec", "check --config none.yaml")),
 ]
+BACKENDS = "backends: [{name: default, url: 'http://prometheus:9090'%s}]\n"
+FILES = {
+    "good.yaml": BACKENDS % "",
+    "stale.yaml": BACKENDS % ", staleness: 5s",
+    "misspelt.yaml": "leaderElecton: {}\n" + BACKENDS % "",
+    "configmap.yaml": f"kind: ConfigMap\ndata: {{config.yaml: {json.dumps(BACKENDS % '')}}}\n",
+}
 ASKS_PROMETHEUS = {"history", "compare", "check", "suggest", "record", "backtest"}
 
 
@@ -183,7 +263,12 @@ def told(servers: tuple[Servers, str], tmp_path_factory: pytest.TempPathFactory)
     home = tmp_path_factory.mktemp("home")
     found: dict[tuple[str, str], Told] = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path_factory.mktemp("empty"))
+        folder = tmp_path_factory.mktemp("empty")
+        patch.chdir(folder)
+        for name, text in FILES.items():
+            (folder / name).write_text(text)
+        resolved = socket.getaddrinfo
+        patch.setattr(socket, "getaddrinfo", lambda host, *rest, **named: resolved(known(host), *rest, **named))
         for name in ("KUBECONFIG", "SERVINGPOOL_PROMETHEUS", "SERVINGPOOL_CONFIG", "KUBERNETES_SERVICE_HOST"):
             patch.delenv(name, raising=False)
         patch.setenv("HOME", str(home))
@@ -201,6 +286,13 @@ def told(servers: tuple[Servers, str], tmp_path_factory: pytest.TempPathFactory)
     return found
 
 
+def known(host: str) -> str:
+    """This machine's own addresses. OSError for a name, as a machine has it that does not know it."""
+    if isinstance(host, str) and not host.replace(".", "").isdigit():
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    return host
+
+
 def kubeconfig(server: str) -> str:
     return yaml.safe_dump(
         {
@@ -215,7 +307,8 @@ def kubeconfig(server: str) -> str:
 def run(case: Case, command: str, prometheus: str, names: dict[str, str]) -> Told:
     words = command.split()
     asks = words[0] in ASKS_PROMETHEUS or "--at" in words
-    more = ["--prometheus", prometheus] if asks and "--config" not in words and "--from" not in words else []
+    chosen = {"--config", "--from", "--prometheus"} & set(words)
+    more = ["--prometheus", prometheus] if asks and not chosen else []
     done = CliRunner().invoke(app, [*words, *more])
     text = done.stderr.strip()
     if not isinstance(done.exception, (SystemExit, type(None))):

@@ -21,22 +21,22 @@ def test_a_backend_that_cannot_be_reached_is_named_with_its_url(tmp_path: Path) 
     result = check(tmp_path, "backends: [{name: default, url: 'http://127.0.0.1:1/prefix'}]")
     assert result.exit_code == 1
     assert result.stdout == ""
-    told = "Prometheus backend 'default' cannot be reached. URL: http://127.0.0.1:1/prefix. Correct the URL"
+    told = "Prometheus backend 'default' cannot be reached. URL: http://127.0.0.1:1/prefix. Nothing listens at 127.0.0.1:1. "
     assert told in result.stderr
 
 
 def test_a_configuration_that_is_wrong_is_said_and_nothing_is_asked(tmp_path: Path) -> None:
     result = check(tmp_path, "backends: []")
     assert result.exit_code == 2
-    assert "backends: Tuple should have at least 1 item" in result.stderr
+    assert "backends: tuple should have at least 1 item" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "Give --config FILE, or a target with --prometheus URL or --config FILE"),
-        (["--prometheus", "http://x"], "Give --config FILE, or a target"),
-        (["deployment/llama"], "Give --config FILE, or a target with --prometheus URL or --config FILE"),
+        ([], "Give --config FILE, or a KIND/NAME with --prometheus URL or --config FILE"),
+        (["--prometheus", "http://x"], "Give --config FILE alone, or name a KIND/NAME"),
+        (["deployment/llama"], "Give --config FILE, or a KIND/NAME with --prometheus URL or --config FILE"),
         (["llama", "--prometheus", "http://x"], "Write the target as KIND/NAME, such as deployment/llama, got 'llama'"),
         (["deployment/", "--prometheus", "http://x"], "got 'deployment/'"),
         (
@@ -54,6 +54,16 @@ def test_a_target_that_cannot_be_looked_at_is_wrong_usage(arguments: list[str], 
     result = CliRunner().invoke(app, ["check", *arguments])
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+def test_a_configuration_on_the_command_line_wins_over_a_prometheus_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERVINGPOOL_PROMETHEUS", "http://127.0.0.1:2")
+    told = check(tmp_path, "backends: [{name: default, url: 'http://127.0.0.1:1'}]").stderr
+    assert "URL: http://127.0.0.1:1. " in told
+    alone = CliRunner().invoke(app, ["history", "chat", "-n", "prod"])
+    assert "URL: http://127.0.0.1:2. " in alone.stderr
 
 
 def test_a_backend_that_the_configuration_lacks_is_told_with_those_it_has(tmp_path: Path) -> None:

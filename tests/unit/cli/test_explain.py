@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from servingpool.adapters.cluster.errors import NotFound
 from servingpool.adapters.cluster.pools import Pools
+from servingpool.api.serving_pool import ServingPool
+from servingpool.cli.explain import show
 from servingpool.cli.main import app
 
 AT = "2026-01-01T10:00:00Z"
@@ -200,3 +205,34 @@ def test_a_pool_that_is_not_valid_is_told_with_field_range_and_value(monkeypatch
 def test_a_name_that_is_none_is_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = explain(monkeypatch, NotFound("404"), "a/b/c")
     assert (shown.exit_code, "NAMESPACE/NAME" in shown.stderr) == (2, True)
+
+
+def test_a_watch_explains_each_decision_that_says_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    later = STATUS | {"lastDecision": DECISION | {"at": "2026-01-01T10:00:15Z"}}
+    other = STATUS | {"lastDecision": DECISION | {"reason": "hold 4: 13 requests/s now"}}
+
+    class Watched(FakePools):
+        def changes(self, *_: object) -> Iterator[dict[str, Any]]:
+            yield from (stored(later), stored(other))
+
+    monkeypatch.setattr(Pools, "connect", lambda *_: Watched(stored(STATUS)))
+    shown = CliRunner().invoke(app, ["explain", "prod/chat", "--watch"])
+    assert shown.exit_code == 130
+    assert shown.stdout.count("ServingPool prod/chat") == 2
+    assert shown.stdout.index("hold 4: 13 requests/s") > shown.stdout.index("scale up 2 -> 4: 12 requests/s")
+    assert CliRunner().invoke(app, ["explain", "prod/chat", "-w", "--at", AT]).exit_code == 2
+
+
+def test_a_pipe_gets_no_box_and_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    reason = "hold 4: " + "13 requests/s now, and " * 7
+    monkeypatch.setattr(
+        Pools, "connect", lambda *_: FakePools(stored(STATUS | {"lastDecision": DECISION | {"reason": reason}}))
+    )
+    piped = CliRunner().invoke(app, ["explain", "prod/chat"]).stdout
+    assert piped.startswith("ServingPool prod/chat\n")
+    assert reason.strip() in piped
+    assert "│" not in piped
+    screen = io.StringIO()
+    show(ServingPool.read(stored(STATUS)), Console(file=screen, force_terminal=True, width=120))
+    assert "╭─ ServingPool prod/chat" in screen.getvalue()

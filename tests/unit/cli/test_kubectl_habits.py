@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 import json
 import subprocess
 import sys
@@ -12,15 +14,20 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from servingpool import __version__
+from servingpool.adapters.cluster import kubeconfig
+from servingpool.adapters.cluster.api_server import ApiServer
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, NotFound
 from servingpool.adapters.cluster.pools import Pools, pool_path
-from servingpool.cli.main import COMMANDS, app, loaded
+from servingpool.api.crd import manifests
+from servingpool.cli.jsonpath import JsonPath
+from servingpool.cli.main import COMMANDS, EXAMPLE, SECTIONS, app, loaded
 
 BEFORE = "servingpool.dev/mode-before-pause"
 COLUMNS = [
     {"name": "Name", "priority": 0},
     {"name": "Mode", "priority": 0},
-    {"name": "SLO%", "priority": 0},
+    {"name": "Attainment", "priority": 0},
     {"name": "TTFT", "priority": 1},
 ]
 
@@ -43,11 +50,13 @@ class FakePools:
     failure: ClusterError | None = None
     patches: list[dict[str, Any]] = field(default_factory=list)
     asked: list[tuple[str | None, str | None]] = field(default_factory=list)
+    more: dict[str, Any] = field(default_factory=dict)
     found: dict[str, Any] = field(default_factory=table)
     events: list[dict[str, Any]] = field(default_factory=list)
 
-    def read(self, namespace: str | None, name: str | None, *, table: bool = False) -> dict[str, Any]:
+    def read(self, namespace: str | None, name: str | None, *, table: bool = False, **more: object) -> dict[str, Any]:
         self.asked.append((namespace, name))
+        self.more = more
         if self.failure is not None:
             raise self.failure
         if table:
@@ -100,6 +109,17 @@ def test_each_change_is_refused_if_the_pool_has_changed_meanwhile(pools: FakePoo
     assert run("pause", "qwen").exit_code == 5
 
 
+def test_a_pool_in_recommend_is_not_resumed_and_what_sets_auto_is_named(pools: FakePools) -> None:
+    pools.mode = "Recommend"
+    refused = run("resume", "qwen")
+    assert (refused.exit_code, refused.stdout, pools.patches) == (3, "", [])
+    said = (
+        "ServingPool chat/qwen is not paused, its mode is Recommend. Use `servingpool adopt chat/qwen` to set Auto.\n"
+    )
+    assert refused.stderr == said
+    assert run("resume", "qwen", "--mode", "Recommend").exit_code == 0
+
+
 def test_a_pool_that_somebody_else_paused_is_not_guessed_at(pools: FakePools) -> None:
     pools.mode = "Paused"
     refused = run("resume", "qwen")
@@ -145,11 +165,11 @@ def test_a_name_that_is_none_is_wrong_usage(pools: FakePools, name: str) -> None
 def test_columns_are_those_of_the_api_server(pools: FakePools) -> None:
     pools.found = table(row("qwen", "Auto"), row("a-longer-name", "Recommend"))
     assert run("get").stdout.splitlines() == [
-        "NAME            MODE        SLO%",
+        "NAME            MODE        ATTAINMENT",
         "qwen            Auto        <none>",
         "a-longer-name   Recommend   <none>",
     ]
-    assert run("get", "-o", "wide").stdout.splitlines()[0] == "NAME            MODE        SLO%     TTFT"
+    assert run("get", "-o", "wide").stdout.splitlines()[0] == "NAME            MODE        ATTAINMENT   TTFT"
     assert run("get", "-A").stdout.splitlines()[1] == "chat        qwen            Auto        <none>"
 
 
@@ -165,7 +185,7 @@ def test_a_watch_prints_each_change_below_the_same_columns(pools: FakePools) -> 
     shown = run("get", "-w")
     assert shown.exit_code == 130
     assert shown.stdout.splitlines() == [
-        "NAME   MODE        SLO%",
+        "NAME   MODE        ATTAINMENT",
         "qwen   Recommend   <none>",
         "qwen   Auto        <none>",
     ]
@@ -267,3 +287,181 @@ def test_help_and_get_import_nothing_that_they_do_not_need() -> None:
 
 def test_a_name_that_is_none_reaches_no_other_pool() -> None:
     assert pool_path("chat", "llama?x").endswith("/namespaces/chat/servingpools/llama%3Fx")
+
+
+LIST: dict[str, list[dict[str, Any]]] = {
+    "items": [
+        {"metadata": {"name": "qwen"}, "status": {"desiredReplicas": 12, "targets": [{"name": "a"}, {"name": "b"}]}},
+        {"metadata": {"name": "llama"}, "status": {"desiredReplicas": 3}},
+        {"metadata": {"name": "new"}},
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("template", "shown"),
+    [
+        ("{.items[*].metadata.name}", "qwen llama new"),
+        ("{.items[0].status.desiredReplicas}", "12"),
+        ("{$.items[-1].metadata}", '{"name": "new"}'),
+        ("{.items[0].status.targets[*]['name']}", "a b"),
+        (
+            '{range .items[*]}{.metadata.name}{"\\t"}{.status.desiredReplicas}{"\\n"}{end}',
+            "qwen\t12\nllama\t3\nnew\t\n",
+        ),
+        ("name={.items[1].metadata.name}", "name=llama"),
+        ("{.items[9].metadata.name}{.none}", ""),
+    ],
+)
+def test_a_template_shows_the_fields_that_it_names(template: str, shown: str) -> None:
+    assert JsonPath(template).render(LIST) == shown
+
+
+@pytest.mark.parametrize(
+    "template", ["", "{.a", "{range .items[*]}", "{end}", "{.items[?(@.a==1)]}", "{range .a}{range .b}"]
+)
+def test_a_template_that_cannot_be_read_is_wrong_usage(pools: FakePools, template: str) -> None:
+    shown = run("get", "-o", f"jsonpath={template}")
+    assert shown.exit_code == 2
+    assert "{" in shown.stderr
+
+
+def test_pools_are_chosen_by_labels_and_sorted_by_a_field(pools: FakePools) -> None:
+    pools.found = table(row("qwen", "Auto"), row("llama", "Auto"), row("new", "Auto"))
+    for one, pool in zip(pools.found["rows"], LIST["items"], strict=True):
+        one["object"] |= pool
+    shown = run("get", "-l", "team=chat", "--sort-by", ".status.desiredReplicas")
+    assert [line.split()[0] for line in shown.stdout.splitlines()] == ["NAME", "new", "llama", "qwen"]
+    assert pools.more == {"selector": "team=chat", "whole": True}
+    assert run("get", "qwen", "-l", "team=chat").exit_code == 2
+
+
+def test_names_alone_are_those_that_kubectl_takes(pools: FakePools) -> None:
+    assert run("get", "-o", "name").stdout.splitlines() == [
+        "servingpools.servingpool.dev/qwen",
+        "servingpools.servingpool.dev/llama",
+    ]
+
+
+@pytest.mark.parametrize("name", ["sp/qwen", "servingpool/qwen", "servingpools.servingpool.dev/qwen", "SP/qwen"])
+def test_a_pool_may_be_named_with_its_kind(pools: FakePools, name: str) -> None:
+    run("get", name)
+    assert pools.asked == [("chat", "qwen")]
+
+
+def test_a_mode_is_taken_in_any_case(pools: FakePools) -> None:
+    pools.mode = "Paused"
+    assert run("resume", "qwen", "--mode", "recommend").exit_code == 0
+    assert pools.mode == "Recommend"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-n prod get qwen --as ann --context eu",
+        "--as=ann --namespace=prod --context eu get qwen",
+        "get qwen -n prod --context=eu --as ann",
+        "-nprod --as ann get --context eu qwen",
+    ],
+)
+def test_what_every_command_takes_may_stand_anywhere(
+    pools: FakePools, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    chosen: list[tuple[object, ...]] = []
+
+    def connect(*given: object) -> FakePools:
+        chosen.append((given[1], *kubeconfig.acting().values()))
+        return pools
+
+    monkeypatch.setattr(Pools, "connect", connect)
+    run(*line.split())
+    assert (chosen, pools.asked) == ([("eu", "ann")], [("prod", "qwen")])
+    run("get")
+    assert chosen[1:] == [(None,)], "another command acts as itself"
+
+
+def test_a_request_names_whom_it_acts_as() -> None:
+    kubeconfig.act_as("ann")
+    try:
+        headers = ApiServer("http://cluster", None, "Bearer t")._headers
+        assert headers["Impersonate-User"] == "ann"
+    finally:
+        kubeconfig.act_as(None)
+    assert "Impersonate-User" not in ApiServer("http://cluster", None, "Bearer t")._headers
+
+
+class NearPools(Pools):
+    """A cluster with these pools, by namespace."""
+
+    def __init__(self, **names: list[str]) -> None:
+        self.names = names
+
+    def _list(self, path: str, query: object, timeout: float = 0.0) -> dict[str, Any]:
+        found = [(within, name) for within, all_ in self.names.items() for name in all_]
+        items = [
+            {"metadata": {"namespace": within, "name": name}}
+            for within, name in found
+            if "/namespaces/" not in path or f"/namespaces/{within}/" in path
+        ]
+        return {"items": items}
+
+
+def test_a_name_near_a_typo_is_told_and_a_pool_of_another_namespace(pools: FakePools) -> None:
+    cluster = NearPools(chat=["qwen3-8b", "llama"], prod=["gemma"])
+    assert cluster._near("chat", "qwen3-8") == ("qwen3-8b",)
+    assert cluster._near("chat", "gemma") == ("prod/gemma",)
+    assert cluster._near("chat", "mistral") == ()
+    pools.failure = NotFound("Cannot read ServingPool chat/qwen3-8: 404 Not Found")
+    pools.failure.near = ("qwen3-8b",)
+    for command in ("get", "explain", "pause"):
+        assert run(command, "qwen3-8").stderr.endswith(". Did you mean qwen3-8b?\n")
+
+
+def test_help_has_every_command_below_a_heading_and_no_sentence_is_cut() -> None:
+    shown = run("--help").stdout
+    assert [name for names in SECTIONS.values() for name in names] == list(COMMANDS)
+    assert "..." not in shown.partition("Look at pools")[2]
+    text = " ".join(shown.split())
+    assert all(said in text for said in COMMANDS.values())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_example_stands_on_a_line_of_its_own(name: str) -> None:
+    lines = [line.strip() for line in run(name, "--help").stdout.splitlines()]
+    for example in EXAMPLE.findall(inspect.getdoc(loaded(name).callback) or ""):
+        assert " ".join(example.split()) in lines
+
+
+def test_the_version_is_told_with_and_without_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(operators: list[str], crds: dict[str, Any]) -> Result:
+        class Versions:
+            def find(self, *_: str, **__: str) -> dict[str, Any]:
+                pods = [{"containers": [{"image": f"registry:5000/x/servingpool-operator:{one}"}]} for one in operators]
+                meta = {"namespace": "sp", "name": "operator"}
+                return {"items": [{"metadata": meta, "spec": {"template": {"spec": pod}}} for pod in pods]}
+
+            def request(self, _: str, path: str, what: str) -> dict[str, Any]:
+                if not crds:
+                    raise NotFound(what)
+                found: dict[str, Any] = crds[path.rpartition("/")[2]]
+                return found
+
+        monkeypatch.setattr(Pools, "connect", lambda *_: Versions())
+        return run("version")
+
+    assert run("--version").stdout == f"servingpool {__version__}\n"
+    assert run("version", "--client").stdout == f"client  {__version__}\n"
+    fits = find([__version__], manifests())
+    assert (fits.exit_code, fits.stderr) == (0, "")
+    assert fits.stdout.splitlines()[1:] == [f"operator  {__version__} (sp/operator)", "They fit, and so do the CRDs."]
+    older = copy.deepcopy(manifests())
+    schema = older["servingpools.servingpool.dev"]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    del schema["properties"]["spec"]["properties"]["schedules"]
+    apart = find(["0.0.9"], older)
+    assert apart.exit_code == 3
+    assert "The operator sp/operator is 0.0.9 and this client" in apart.stderr
+    assert "servingpools.servingpool.dev is older than this client and lacks spec.schedules" in apart.stderr
+    none = find([], {})
+    assert none.exit_code == 3
+    assert "No operator is installed" in none.stderr
+    assert "The CRDs are not installed" in none.stderr

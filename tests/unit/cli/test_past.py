@@ -298,7 +298,7 @@ def test_a_time_to_come_is_refused(past: Recorder, monkeypatch: pytest.MonkeyPat
     [
         (("history", "--since", "soon"), "--since must be 1m to 366d, such as 12h or 7d, got 'soon'"),
         (("history", "--since", "0s"), "--since must be 1m to 366d, such as 12h or 7d, got '0s'"),
-        (("history", "--step", "1ms"), "--step must be 1s to 1d, such as 12h or 7d, got '1ms'"),
+        (("history", "--step", "1ms"), "--step must be 1s to 1d, such as 15s or 1m, got '1ms'"),
         (("explain", "--at", "yesterday"), "--at must be a time such as 2026-11-20T03:12, got 'yesterday'"),
         (("history", "--match", "cluster"), "--match must be LABEL=VALUE, got 'cluster'"),
         (("history", "--prometheus", "ftp://x"), "--prometheus must be http:// or https:// with a host, got 'ftp://x'"),

@@ -103,6 +103,9 @@ def stored(world: FakeCluster) -> list[Raw]:
 class Scene:
     """The parts, and a browser of a few lines."""
 
+    grafana = ""
+    context: str | None = None
+
     def __init__(self, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
         self.recorder, self.world, self.silence = recorder, recorder.world, Silence()
         self.api = FakeApi(self.silence, stored(recorder.world))
@@ -110,14 +113,16 @@ class Scene:
         monkeypatch.setattr(own_record, "PrometheusClient", lambda _: self.prometheus)
         self.later = 0.0
         """Seconds since the world stood still."""
-        self.courses = Courses(self.source, self.clock)
+        self.told: list[str] = []
+        """What the terminal says."""
+        self.courses = Courses(self.source, self.clock, self.told.append)
         self.start()
         self.board.read()
 
     def start(self) -> None:
         """A new process, which has read nothing yet."""
-        self.board = Board(lambda: self.api, None, self.clock)
-        self.app = application(self.board, self.courses, LOCAL, self.clock)
+        self.board = Board(lambda: self.api, None, self.clock, self.told.append)
+        self.app = application(self.board, self.courses, LOCAL, self.clock, grafana=self.grafana, context=self.context)
         self.browser = TestClient(self.app, base_url="http://127.0.0.1:8765")
 
     def store(self, *pools: Raw) -> None:

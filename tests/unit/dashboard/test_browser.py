@@ -105,7 +105,7 @@ def serious(page: Page, axe: str) -> list[str]:
 @pytest.mark.parametrize("width", [1280, 360])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_nothing_serious_stands_in_anybodys_way(served: Served, axe: str, theme: Any, width: int) -> None:
-    served.scene.api.events = [{"type": "ADDED", "object": pool(one.name.lower(), one)} for one in Trouble]
+    served.scene.api.events = [{"type": "ADDED", "object": pool(one.value.replace("_", "-"), one)} for one in Trouble]
     served.scene.board.read()
     for path in ("/", ONE):
         page = served.open(path, color_scheme=theme, viewport={"width": width, "height": 800})
@@ -153,7 +153,7 @@ def test_each_chart_is_drawn_and_tells_its_figures(served: Served) -> None:
     status = served.scene.world.status()
     summary = page.locator("figure .unseen").first
     expect(summary).to_have_text(
-        f"Now: ready {status['readyReplicas']}, asked {status['replicas']}, recommended {status['desiredReplicas']}"
+        f"Now: ready {status['readyReplicas']}, requested {status['replicas']}, recommended {status['desiredReplicas']}"
     )
     expect(page.locator("figure").nth(3)).to_contain_text("SLO 100 ms")
     expect(page.locator("figure").nth(5)).to_contain_text(f"this fleet ${12 * status['readyReplicas']}")

@@ -70,7 +70,7 @@ def test_the_charts_have_what_the_operator_exported(scene: Scene) -> None:
     status, decision = scene.world.status(), scene.world.state().decision
     assert decision is not None
     assert {len(column) for column in columns.values()} == {len(times)}
-    assert columns["asked"][at] == status["replicas"]
+    assert columns["requested"][at] == status["replicas"]
     assert columns["recommended"][at] == decision.replicas
     assert columns["load"][at] == pytest.approx(decision.figures.load * columns["ready"][at], rel=1e-4)
     assert columns["ttft_slo"][at] == 2.0
@@ -119,7 +119,7 @@ def test_beside_an_hpa_both_answers_are_shown(beside: Scene) -> None:
     told = beside.browser.get(COURSE).json()
     at = told["times"].index(told["now"])
     assert told["columns"]["hpa"][at] == 5.0
-    assert told["columns"]["asked"][at] == 5.0
+    assert told["columns"]["requested"][at] == 5.0
     assert told["columns"]["recommended"][0 if at < 20 else at - 20] < 5.0 < told["columns"]["recommended"][at]
     page = flat(beside.page(ONE))
     assert "<dt>HPA&#39;s</dt><dd>5</dd>" in page
@@ -155,6 +155,38 @@ def test_charts_end_where_prometheus_last_answered(scene: Scene) -> None:
     assert after["failure"] == "Prometheus backend 'default' did not answer within 10 s."
     assert after["times"] == before["times"]
     assert "Figures of the pool's status, decided" in flat(scene.page(ONE)), "old figures are not called live"
+    scene.later += FRESH
+    scene.browser.get(COURSE)
+    assert scene.told == ["The charts cannot be read: Prometheus backend 'default' did not answer within 10 s."]
+    scene.silence.prometheus = ""
+    scene.later += FRESH
+    scene.browser.get(COURSE)
+    assert scene.told[1:] == ["The charts can be read again."]
+
+
+def test_the_charts_of_a_new_pool_begin_where_its_figures_do(scene: Scene) -> None:
+    for span in ("15m", "1h", "6h"):
+        ready = scene.browser.get(f"{COURSE}?since={span}").json()["columns"]["ready"]
+        assert None not in ready[1:10]
+
+
+def test_the_next_commands_can_be_copied_and_grafana_is_linked_where_it_is_named(scene: Scene) -> None:
+    page = scene.page(ONE)
+    assert 'data-copy="servingpool explain chat/pool"' in page
+    assert 'data-copy="servingpool pause chat/pool"' in page
+    assert "Grafana" not in page
+    scene.grafana, scene.context = "https://g.example/d/sp?var-namespace={namespace}&var-pool={pool}", "west"
+    (raw,) = stored(scene.world)
+    raw["spec"]["mode"] = "Paused"
+    scene.store(raw)
+    page = scene.page(ONE)
+    assert 'href="https://g.example/d/sp?var-namespace=chat&amp;var-pool=pool"' in page
+    assert 'data-copy="servingpool explain chat/pool --context west"' in page
+    assert 'data-copy="servingpool resume chat/pool --context west"' in page
+    raw["spec"]["mode"] = "Recommend"
+    scene.store(raw)
+    assert re.findall(r"servingpool (\w+) chat/pool", scene.page(ONE)).count("explain") == 3
+    assert "servingpool pause" not in scene.page(ONE)
 
 
 def test_a_page_waits_neither_for_prometheus_nor_for_the_api_server(scene: Scene) -> None:
@@ -194,6 +226,7 @@ def test_what_is_bad_comes_first_and_says_what_to_do(scene: Scene) -> None:
         in page
     )
     assert page.index(">DrainReady<") < page.index(">MetricsAvailable<")
+    assert page.index("<b>DrainReady.</b> Scale-down aborts running requests. <b>What to do:</b>") < page.index("tiles")
     assert '<th scope="row">TooManyReplicas</th><td>9 → 4</td><td class="why">max is 4</td>' in page
     assert "Raise max if there are GPUs, or relax the SLO." in page
 

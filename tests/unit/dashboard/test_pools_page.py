@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from servingpool.adapters.cluster.errors import Forbidden
 from servingpool_dashboard.app import LINES
-from servingpool_dashboard.board import PAUSE, RETRY
+from servingpool_dashboard.board import PAUSE, RETRY, Board
 from servingpool_dashboard.rows import Trouble, counted, row_of
 
-from .scene import Scene
+from .scene import FakeApi, Scene
 
 SPEC = {"model": "m", "slo": {"timeToFirstToken": "2s"}, "targets": [{"name": "d", "max": 4}]}
 BAD = {
@@ -20,9 +21,14 @@ BAD = {
     Trouble.SLO_MISSED: ("SLOMet", "False", "ObjectiveMissed"),
     Trouble.NO_METRICS: ("MetricsAvailable", "False", "NotScraped"),
     Trouble.LIMITED: ("ScalingLimited", "True", "TooManyReplicas"),
+    Trouble.OVER_BOUND: ("Ready", "True", "SucceededGetScale"),
     Trouble.UNJUDGED: ("Ready", "Unknown", "ReadingHistory"),
     Trouble.CALM: ("Ready", "True", "SucceededGetScale"),
 }
+
+
+KINDS = [trouble for trouble in Trouble if trouble is not Trouble.OVER_BOUND]
+"""Each is a condition."""
 
 
 def pool(name: str, trouble: Trouble = Trouble.CALM, namespace: str = "chat", **status: Any) -> dict[str, Any]:
@@ -49,13 +55,49 @@ def test_who_is_in_trouble_comes_first(scene: Scene) -> None:
         pool("broken", Trouble.NOT_READY, attainment=10.0),
     )
     order = [row.key[1] for row in scene.board.sight.rows]
-    assert order == ["broken", "slower", "slow", "blind", "limited", "unjudged", "calm"]
+    assert order == ["slower", "slow", "broken", "blind", "limited", "unjudged", "calm"]
 
 
-def test_a_pool_that_is_not_ready_and_misses_its_slo_is_not_ready_above_all() -> None:
-    raw = pool("x", Trouble.SLO_MISSED)
-    raw["status"]["conditions"] += pool("x", Trouble.NOT_READY)["status"]["conditions"]
-    assert row_of(raw).trouble is Trouble.NOT_READY
+def test_a_pool_that_is_only_advised_on_comes_after_those_that_are_scaled(scene: Scene) -> None:
+    """A typo in a pool of mode Recommend stood above a pool whose users waited."""
+    advised = {"model": "m", "slo": {"timeToFirstToken": "2s"}, "mode": "Recommend"}
+    scene.store(
+        {**pool("typo", Trouble.NOT_READY), "spec": {"mode": "Recommend"}},
+        {**pool("watched", Trouble.SLO_MISSED), "spec": {**advised, "targets": SPEC["targets"]}},
+        pool("limited", Trouble.LIMITED),
+        pool("calm"),
+    )
+    assert [row.key[1] for row in scene.board.sight.rows] == ["limited", "watched", "typo", "calm"]
+    assert names(scene.page("/?q=recommend")) == ["watched", "typo"]
+
+
+def test_a_pool_that_is_not_ready_and_misses_its_slo_has_both_and_says_the_cause(scene: Scene) -> None:
+    both = pool("both", Trouble.SLO_MISSED)
+    [missed] = both["status"]["conditions"]
+    both["status"]["conditions"] = [
+        {**missed, "message": "Late."},
+        *pool("no node", Trouble.NOT_READY)["status"]["conditions"],
+    ]
+    row = row_of(both)
+    assert (row.troubles, row.said) == ((Trouble.SLO_MISSED, Trouble.NOT_READY), "Said of no node.")
+    scene.store(both, pool("calm"))
+    for trouble in row.troubles:
+        assert names(scene.page(f"/?trouble={trouble}")) == ["both"]
+
+
+def test_a_pool_whose_figures_are_red_is_not_called_calm(scene: Scene) -> None:
+    decision = {"at": "2026-11-20T00:00:00Z", "replicas": 2, "verdict": "Hold", "reason": "hold 2"}
+    slow = pool("slow", attainment=96.0, lastDecision={**decision, "figures": {"timeToFirstToken": 2.5}})
+    scene.store(pool("well", attainment=96.0), pool("missing", attainment=94.0), slow)
+    found = {row.key[1]: (row.trouble, row.said) for row in scene.board.sight.rows}
+    assert found == {
+        "missing": (Trouble.OVER_BOUND, "94.0% of the last hour's requests met the SLO, 95% must."),
+        "slow": (Trouble.OVER_BOUND, "TTFT is 2.5s, 2s is the bound."),
+        "well": (Trouble.CALM, "No decision yet."),
+    }
+    assert '<td class="figure bad">94.0% <br><span class="quiet">of&nbsp;95%</span></td>' in scene.page("/")
+    assert "TTFT is 2.5s, 2s is the bound." in scene.page("/pools/chat/slow")
+    assert ">Calm<" not in scene.page("/pools/chat/slow")
 
 
 def test_pools_that_nobody_looked_at_and_that_are_not_valid_are_listed_too(scene: Scene) -> None:
@@ -76,7 +118,7 @@ def test_a_change_is_seen_without_another_list(scene: Scene) -> None:
     assert names(scene.page("/")) == ["pool"]
     scene.api.events = [{"type": "ADDED", "object": pool("late", Trouble.NOT_READY)}]
     scene.board.read()
-    assert names(scene.page("/")) == ["late", "pool"]
+    assert names(scene.page("/")) == ["pool", "late"], "it misses its SLO"
     scene.api.events = [{"type": "DELETED", "object": pool("late")}]
     scene.board.read()
     assert names(scene.page("/")) == ["pool"]
@@ -97,7 +139,7 @@ def test_a_watch_that_is_too_old_leads_to_a_list(scene: Scene) -> None:
 def crowd(scene: Scene) -> Scene:
     """More pools than a page holds."""
     scene.api.events = [
-        {"type": "ADDED", "object": pool(f"pool-{number:03}", list(Trouble)[number % 6])} for number in range(LINES)
+        {"type": "ADDED", "object": pool(f"pool-{number:03}", KINDS[number % 6])} for number in range(LINES)
     ]
     scene.api.events += [{"type": "ADDED", "object": pool("elsewhere", namespace="<b>")}]
     scene.board.read()
@@ -116,7 +158,7 @@ def test_a_page_holds_so_many_and_leads_to_the_next(crowd: Scene) -> None:
 
 def test_all_pools_are_searched_and_not_this_page_alone(crowd: Scene) -> None:
     assert names(crowd.page("/?q=POOL-09 limited")) == ["pool-093", "pool-099"]
-    assert names(crowd.page("/?q=targetnotfound pool-00")) == ["pool-000", "pool-006"]
+    assert names(crowd.page("/?q=targetnotfound pool-00")) == ["pool-001", "pool-007"]
     assert "No pool matches." in crowd.page("/?q=nobody")
     assert len(names(crowd.page("/?trouble=slo_missed"))) == counted(crowd.board.sight.rows)[Trouble.SLO_MISSED]
     assert names(crowd.page("/?namespace=chat&q=elsewhere")) == []
@@ -180,7 +222,24 @@ def test_before_anything_was_read_the_reason_is_said(scene: Scene) -> None:
     assert scene.browser.get("/pools/chat/pool").status_code == 503
     scene.board.read()
     assert "403 forbidden. Nothing was read yet." in " ".join(scene.page("/").split())
+    assert "The pools are being read." not in scene.page("/")
     assert "403 forbidden" in scene.browser.get("/pools/chat/pool").text
+    assert scene.told == ["The pools cannot be read: Cannot list servingpools: 403 forbidden."]
+    scene.silence.api = ""
+    scene.board.read()
+    assert scene.told[1:] == ["The pools can be read again."]
+
+
+def test_who_may_not_list_all_namespaces_is_told_of_the_option(scene: Scene) -> None:
+    def connect() -> FakeApi:
+        raise Forbidden("Cannot list servingpools: 403 Forbidden")
+
+    told: list[str] = []
+    board = Board(connect, None, scene.clock, told.append)
+    board.read()
+    board.read()
+    said = "Cannot list servingpools: 403 Forbidden. Give -n NAMESPACE if you may read the pools of one namespace only"
+    assert (board.sight.failure, told) == (said, [f"The pools cannot be read: {said}."])
 
 
 def test_a_defect_of_ours_is_said_and_not_hidden_behind_an_old_table(scene: Scene) -> None:

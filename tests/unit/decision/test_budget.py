@@ -7,9 +7,9 @@ import math
 import pytest
 
 from servingpool.decision.learn import ErrorBudget
-from servingpool.decision.learn.error_budget import ABOVE_FLOOR, DAY, FAST_LEAST, HOUR, SLOW_AIM, SLOW_LEAST, SLOW_MOST
+from servingpool.decision.learn.error_budget import ABOVE_FLOOR, FAST_LEAST, SLOW_AIM, SLOW_LEAST, SLOW_MOST
 from servingpool.decision.observe import Misses
-from servingpool.decision.params import DEFAULT
+from servingpool.decision.params import DAY, DEFAULT, HOUR
 
 ALLOWED = 0.05
 TICK = 15.0

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from servingpool.decision.learn import Calibration
-from servingpool.decision.learn.error_budget import CALIBRATION_MEMORY, GUESSED_RATIO
-from servingpool.decision.params import DEFAULT
+from servingpool.decision.learn.error_budget import GUESSED_RATIO
+from servingpool.decision.params import DEFAULT, REMEMBERED
 
 
 def test_before_any_observation_half_as_many_misses_again_are_expected() -> None:
@@ -28,7 +28,7 @@ def test_a_tick_weighs_by_its_requests_up_to_twice_the_usual_number() -> None:
 
 def test_old_observations_fade() -> None:
     learned = Calibration(predicted=30.0, observed=60.0).update(
-        predicted=0.0, observed=0.0, weight=1.0, elapsed=CALIBRATION_MEMORY
+        predicted=0.0, observed=0.0, weight=1.0, elapsed=REMEMBERED
     )
     assert (learned.predicted, learned.observed) == pytest.approx((30.0 / math.e, 60.0 / math.e))
 

@@ -10,8 +10,8 @@ import pytest
 
 from servingpool.decision.observation import Bucket, Histogram, Observation, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.observe import TTFT_COUNT, CounterDelta, LatencyCount, Sample, SampleWindow, diff_counters
-from servingpool.decision.observe.counters import QUEUED
 from servingpool.decision.observe.latency import late_share_of_straddling
+from servingpool.decision.observe.samples import QUEUED
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.pool import ONLY, Pool, Slo
 

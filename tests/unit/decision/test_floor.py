@@ -12,14 +12,12 @@ from servingpool.catalogue.limits import LimitName
 from servingpool.decision.bound import _while_misses_remain
 from servingpool.decision.decision import Limited, Plan
 from servingpool.decision.engine import StepTime
-from servingpool.decision.learn import MissCurve, UpdateResult, enough_for
+from servingpool.decision.learn import MissCurve, UpdateResult
 from servingpool.decision.need import plan
 from servingpool.decision.params import DEFAULT
 
 from .test_costs import of_one
 from .world import POOL, World
-
-ENOUGH = enough_for(POOL.slo.allowed)
 
 
 def evidence(*ticks: tuple[float, float, int]) -> MissCurve:
@@ -102,5 +100,5 @@ def _tick(world: World, rate: float, failing: float) -> None:
         level = figures.load * len(world.engines)
         now, then = level / requested, level / replicas
         assert isinstance(curve, MissCurve)
-        assert world.memory.profile.curve.seen_no_worse(then, now, ENOUGH)
+        assert world.memory.profile.curve.seen_no_worse(then, now, POOL.slo.allowed)
     world.scale(replicas)

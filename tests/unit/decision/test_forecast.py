@@ -11,11 +11,11 @@ import pytest
 
 from servingpool.decision.learn import FORECASTS_KEPT as KEPT
 from servingpool.decision.learn import HIDDEN, SPACING, Forecast, MissCurve, Outlook
-from servingpool.decision.learn.forecast import INITIAL_LASTS, MOST_PENDING, PRIOR_SHAPE, Past
+from servingpool.decision.learn.forecast import PRIOR_SHAPE, Past
 from servingpool.decision.learn.miss_curve import ESTIMATED
 from servingpool.decision.need.costs import cheapest
 from servingpool.decision.observe import MOST_WORK
-from servingpool.decision.params import DEFAULT
+from servingpool.decision.params import DEFAULT, REMEMBERED
 
 from .test_costs import of_one
 
@@ -137,10 +137,10 @@ def test_levels_like_this_one_count_most() -> None:
         (0, 0.0, DEFAULT.initial_weight / (DEFAULT.prior_weight + DEFAULT.initial_weight)),
         (
             80,
-            INITIAL_LASTS / 3,
+            REMEMBERED / 3,
             DEFAULT.initial_weight * 2 / 3 / (80 + DEFAULT.prior_weight + DEFAULT.initial_weight * 2 / 3),
         ),  # two thirds are left
-        (240, INITIAL_LASTS, 0.0),
+        (240, REMEMBERED, 0.0),
         (120, 86400.0, 0.0),  # a profile of before, which kept a pair a minute
     ],
 )
@@ -150,7 +150,7 @@ def test_the_weight_of_the_initial_fleet_fades_with_observed_time(pairs: int, se
     assert outlook_of(forecast, 1.0, 1.0).weights[0, -1] == pytest.approx(share)
 
 
-@pytest.mark.parametrize(("seen", "replicas"), [(INITIAL_LASTS - 1.0, 5.0), (INITIAL_LASTS, 1.0)])
+@pytest.mark.parametrize(("seen", "replicas"), [(REMEMBERED - 1.0, 5.0), (REMEMBERED, 1.0)])
 def test_a_forgotten_initial_fleet_does_not_coarsen_what_may_come(seen: float, replicas: float) -> None:
     """An almost idle pool that began with 256: demands below 1% of the highest are not distinguished."""
     forecast = Forecast(pairs=np.array([(0.01, 0.01, 0.01)] * 240), mean=0.01, seen=seen, initial_replicas=256)
@@ -180,8 +180,8 @@ def test_no_more_pairs_are_kept_than_two_hours_have() -> None:
 def test_forecasts_are_settled_however_long_the_cold_start() -> None:
     # 2 x 9600 s / 320 = 60 s apart, so all that are open fit.
     forecast = watch([1.0] * 1000, horizon=9600.0)
-    assert len(forecast.pairs) == pytest.approx((1000 * TICK - 9600.0) / 60.0, abs=2)
-    assert len(forecast.pending) <= MOST_PENDING / 2 + 1
+    assert len(forecast.pairs) == pytest.approx((1000 * TICK - 9600.0) / 90.0, abs=2)
+    assert len(forecast.pending) <= KEPT / 2 + 1
 
 
 def test_a_horizon_that_shrinks_or_grows_leaves_the_memory_bounded() -> None:
@@ -189,7 +189,7 @@ def test_a_horizon_that_shrinks_or_grows_leaves_the_memory_bounded() -> None:
     for tick in range(2000):
         horizon = (30.0, 1800.0, 300.0)[tick // 40 % 3]  # ten minutes of each
         forecast = forecast.update(now=TICK * tick, level=1.0, usual=1.0, ready=1, horizon=horizon, elapsed=TICK)
-        assert len(forecast.pending) <= MOST_PENDING
+        assert len(forecast.pending) <= KEPT
         assert len(forecast.pairs) <= KEPT
     assert len(forecast.pairs) > 100
 

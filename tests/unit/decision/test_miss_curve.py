@@ -77,8 +77,8 @@ def test_fewer_replicas_are_no_worse_only_where_both_loads_were_met() -> None:
     curve = MissCurve()
     for _ in range(40):
         curve = seen(curve, load=0.5, requests=100.0, late=30.0, elapsed=15.0)
-    assert not curve.seen_no_worse(0.5, 0.25, 60.0), "nothing is known of the present load"
-    assert not curve.seen_no_worse(0.57, 0.5, 60.0), "nor of a load that is a little more"
+    assert not curve.seen_no_worse(0.5, 0.25, 0.05), "nothing is known of the present load"
+    assert not curve.seen_no_worse(0.57, 0.5, 0.05), "nor of a load that is a little more"
 
 
 def test_misses_that_fall_with_the_load_are_no_floor() -> None:

@@ -22,7 +22,7 @@ def page(requests: float, *bounds: float, slowest: float = SLOWEST) -> Histogram
 
 def seen(tail: Tail, *looks: dict[str, Histogram]) -> Tail:
     for look in looks:
-        tail = tail.update(look, elapsed=15.0)
+        tail = tail.update(look, elapsed=15.0, memory=300.0)
     return tail
 
 

@@ -17,7 +17,6 @@ from servingpool.decision.decide import decide
 from servingpool.decision.learn import BINS, Curve, Forecast, Memory, MissCurve, Outlook
 from servingpool.decision.learn import FORECASTS_KEPT as KEPT
 from servingpool.decision.learn.error_budget import FAST_LEAST, SLOW_LEAST, SLOW_MOST
-from servingpool.decision.learn.forecast import MOST_PENDING
 from servingpool.decision.learn.miss_curve import ESTIMATED
 from servingpool.decision.need import costs
 from servingpool.decision.observation import Observation, Unknown
@@ -108,7 +107,7 @@ def assert_bounded(memory: Memory) -> None:
     forecast = memory.profile.forecast
     assert len(pickle.dumps(memory)) < 90_000
     assert len(forecast.pairs) <= KEPT
-    assert len(forecast.pending) <= MOST_PENDING
+    assert len(forecast.pending) <= KEPT
     assert (forecast.pairs >= 0.0).all()
     if memory.penalty is not None:
         assert memory.profile.slo is not None

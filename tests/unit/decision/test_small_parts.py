@@ -50,8 +50,8 @@ def test_the_highest_load_of_each_five_minutes_is_kept_for_two_hours() -> None:
 
 def test_percentiles_interpolate_and_never_go_past_the_last_bucket() -> None:
     empty = Histogram((1.0, 2.0), (0.0, 0.0), 0.0, 0.0)
-    tail = Tail().update({"a": empty}, elapsed=15.0)
-    tail = tail.update({"a": Histogram((1.0, 2.0), (50.0, 90.0), 120.0, 100.0)}, elapsed=15.0)
+    tail = Tail().update({"a": empty}, elapsed=15.0, memory=300.0)
+    tail = tail.update({"a": Histogram((1.0, 2.0), (50.0, 90.0), 120.0, 100.0)}, elapsed=15.0, memory=300.0)
     assert tail.at(0.7) == pytest.approx(1.5)
     assert tail.at(0.99) == 2.0
     assert isinstance(Tail().at(0.95), Unknown)

@@ -14,11 +14,10 @@ from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import decide, learn
 from servingpool.decision.decision import Verdict
 from servingpool.decision.learn import ErrorBudget, Memory, posterior
-from servingpool.decision.learn.error_budget import CALIBRATION_MEMORY
 from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
 from servingpool.decision.observe import LOAD
 from servingpool.decision.observe.window import WORK
-from servingpool.decision.params import DEFAULT, Params
+from servingpool.decision.params import DEFAULT, REMEMBERED, Params
 from servingpool.decision.pool import Slo
 
 from .world import ENGINE, POOL, Engine, World, applied, plain, restored
@@ -226,7 +225,7 @@ def test_replicas_that_turn_ready_do_not_raise_the_demand():
     assert row[WORK] == pytest.approx(usual, rel=0.3), "not twice of it"
     assert row[LOAD] == pytest.approx(before[LOAD], rel=0.3), "nor is the load a third: the old replicas carried it"
     sums = [each.profile.calibration.predicted for each in (previous, world.memory, memory)]
-    last, this = (now - before * math.exp(-15.0 / CALIBRATION_MEMORY) for before, now in pairwise(sums))
+    last, this = (now - before * math.exp(-15.0 / REMEMBERED) for before, now in pairwise(sums))
     assert this == pytest.approx(last, rel=0.4)
 
 

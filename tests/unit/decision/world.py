@@ -15,7 +15,7 @@ from servingpool.decision.engine import StepTime
 from servingpool.decision.learn import Memory
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.observe import Buckets, CounterDelta
-from servingpool.decision.observe.counters import FIELDS
+from servingpool.decision.observe.samples import FIELDS
 from servingpool.decision.pool import Pool, Slo
 
 START = 1_700_000_000.0

@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
+from servingpool.catalogue.condition_types import ConditionType
+from servingpool.catalogue.conditions import Reason
+
 from ...doc_pages import (  # noqa: TID252, tests are no package of an installed name
     DOCS,
     Block,
     Command,
     File,
     blocks,
+    commands,
     steps,
     substituted,
 )
@@ -23,8 +27,10 @@ from ...doc_pages import (  # noqa: TID252, tests are no package of an installed
 ROOT = DOCS.parent
 SITE: dict[str, Any] = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-LINKED_ONLY = {"benchmarks", "decisions", "records"}
-"""Folders whose pages others link to: what was measured, and why things are as they are."""
+LINKED_ONLY = {"benchmarks", "decisions", "design.md", "records"}
+"""What others link to, for those who work on it: what was measured, and why things are as they are."""
+STAMP = ".venv/.installed"
+"""What makes `.venv/bin/servingpool`, and what most targets of the Makefile need."""
 WALKED = ("start/first-pool.md", "how-to/install.md", "how-to/upgrade.md")
 
 PAGE = """\
@@ -87,6 +93,44 @@ def test_a_page_that_is_walked_has_commands(page: str) -> None:
     assert [step for step in steps((DOCS / page).read_text()) if isinstance(step, Command)]
 
 
+PAGES = sorted(DOCS.rglob("*.md"))
+SAID = {page: page.read_text() for page in PAGES}
+
+
+FORWARDED = [page for page in PAGES if "localhost:9090" in SAID[page] and page.parent.name != "records"]
+
+
+@pytest.mark.parametrize("page", FORWARDED, ids=lambda page: page.stem)
+def test_a_page_says_how_prometheus_comes_to_localhost(page: Path) -> None:
+    assert "port-forward" in SAID[page].partition("localhost:9090")[0]
+
+
+@pytest.mark.parametrize("page", ["start/demo.md", *WALKED])
+def test_a_page_calls_a_program_of_ours_only_after_a_step_that_makes_it(page: str) -> None:
+    makes = {STAMP, *re.findall(r"^([\w-]+): \$\(STAMP\)", (ROOT / "Makefile").read_text(), re.MULTILINE)}
+    made = False
+    for block in blocks(SAID[DOCS / page]):
+        for command in commands(block.text) if block.kind == "console" else ():
+            program, *words = command.split()
+            made |= program == "make" and not makes.isdisjoint(words)
+            assert made or "servingpool" not in program
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_a_terminal_has_no_text_that_is_neither_command_nor_output(page: Path) -> None:
+    """The copy button leaves out what follows `<<EOF`: such a block is `sh`, without prompts."""
+    consoles = [block.text for block in blocks(SAID[page]) if block.kind == "console"]
+    assert [command for text in consoles for command in commands(text) if "<<" in command] == []
+
+
+def test_the_health_check_for_argo_cd_names_conditions_and_reasons_that_exist() -> None:
+    [check] = [
+        block.text for block in blocks(SAID[DOCS / "how-to/gitops.md"]) if "health.servingpool.dev" in block.text
+    ]
+    assert set(re.findall(r'type == "(\w+)"', check)) <= {each.value for each in ConditionType}
+    assert set(re.findall(r'reason == "(\w+)"', check)) <= {each.value for each in Reason}
+
+
 def navigated(entries: list[Any]) -> Iterator[str]:
     for entry in entries:
         [value] = entry.values()
@@ -109,7 +153,6 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 90
 
 
-PAGES = sorted(DOCS.rglob("*.md"))
 READMES = [ROOT / "README.md", ROOT / "charts" / "servingpool-operator" / "README.md"]
 
 

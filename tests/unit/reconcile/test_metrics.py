@@ -54,6 +54,19 @@ def test_figures_are_those_of_the_last_decision() -> None:
     assert registry.get_sample_value("servingpool_api_write_failures_total", {"kind": "scale"}) == 0
 
 
+def test_a_pools_mode_is_told_also_where_its_spec_is_not_valid() -> None:
+    world = FakeCluster()
+    world.serve(rate=6.0)
+    world.pool("taken")
+    world.pool("watched", mode="Recommend")
+    world.pool("typo", mode="Paused", slo={})
+    world.pool("unread", mode="Off")
+    world.step()
+    [family] = [each for each in exposed(world).collect() if each.name == "servingpool_info"]
+    found = {sample.labels["pool"]: sample.labels["mode"] for sample in family.samples}
+    assert found == {"taken": "Auto", "watched": "Recommend", "typo": "Paused", "unread": "Auto"}
+
+
 def test_what_a_full_replica_serves_is_shown_once_it_is_known() -> None:
     """With the test above, every figure of the catalogue has a series in some story."""
     world = serving(minutes=8)

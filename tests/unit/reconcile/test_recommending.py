@@ -25,7 +25,7 @@ def test_what_auto_would_have_done_is_an_event_and_a_log_line_once(caplog: pytes
         world.step()
     (said,) = advised(world)
     wanted = world.status()["desiredReplicas"]
-    assert said.startswith(f"Recommended {wanted} replicas, 2 are set; reason: scale up 2 -> {wanted}: ")
+    assert said.startswith(f"Recommended {wanted} replicas, 2 are requested; reason: scale up 2 -> {wanted}: ")
     assert [record.getMessage() for record in caplog.records] == [said]
     world.step(minutes=30)
     sizes = [int(each.split()[2].rstrip(",")) for each in advised(world)]

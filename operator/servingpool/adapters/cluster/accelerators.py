@@ -1,4 +1,4 @@
-"""Which extended resources are accelerators, and how many of them a pod's amounts are.
+"""The extended resources that are accelerators, and the number of accelerators in a pod's amounts.
 
 A vendor's device plugin may offer several resources for one device: the devices themselves or parts of them, which
 are counted, and attributes of what is counted, such as its memory and its share of cores, which are not.
@@ -19,13 +19,13 @@ OF_VENDORS = re.compile(
     r"nvidia\.com/mig-.*|gpu\.intel\.com/(i915|xe|millicores|memory|tiles)(\..*)?"
     r"|amd\.com/[a-z]+_nps[0-9]+|rebellions\.ai/.*|furiosa\.ai/.*|(.*\.)?iluvatar\.ai/.*|metax-tech\.com/v(core|memory)"
 )
-"""Names without such a word."""
+"""Vendors' resource names without such a word."""
 ATTRIBUTE = re.compile(r".*(?<!neuron)(mem|memory|cores?|percent|percentage|ratio)|tiles")
 """A word that makes it an attribute. `neuroncore` is a part of a device, and counted."""
 PERCENT = re.compile(
     r"koordinator\.sh/gpu(-core|-memory-ratio)?|(.*\.)?tencent\.com/(qgpu|vcuda)-core|.*[-.](percent|percentage|ratio)"
 )
-"""Attributes in hundredths of a device: 200 are two. `koordinator.sh/gpu` is one, too."""
+"""Attributes in hundredths of a device: 200 are two devices. `koordinator.sh/gpu` is such an attribute too."""
 WORD = re.compile(r"[^a-z0-9]+")
 LONGEST = 317
 """Characters of a resource's name: a domain of 253, a slash and a name of 63."""

@@ -18,7 +18,7 @@ from typing import Any, Self
 from urllib.parse import SplitResult, unquote, urlencode, urlsplit
 
 from servingpool.adapters.cluster.errors import NOT_FOUND, ClusterError, NotInstalled, answer, unanswered, why
-from servingpool.adapters.cluster.kubeconfig import Credentials, trust
+from servingpool.adapters.cluster.kubeconfig import Credentials, acting, trust
 from servingpool.adapters.cluster.paths import JSON
 
 TIMEOUT = 30.0
@@ -40,7 +40,7 @@ class ApiServer:
         """`server` is a URL; `agent` is the field manager of a write that names none."""
         self._at, self._trust = urlsplit(server), trusted
         self._headers = {"User-Agent": agent, "Connection": "close"}
-        self._headers |= {} if authorization is None else {"Authorization": authorization}
+        self._headers |= acting() | ({} if authorization is None else {"Authorization": authorization})
         self._proxy = None if proxy is None else urlsplit(proxy)
 
     @classmethod
@@ -108,7 +108,7 @@ def answered(what: str, response: HTTPResponse) -> dict[str, Any]:
 
 
 def _proxy(server: SplitResult) -> str | None:
-    """That of the environment, such as HTTPS_PROXY, less what NO_PROXY excepts."""
+    """The proxy of the environment, such as HTTPS_PROXY, unless NO_PROXY excepts the host."""
     if not any(name.lower().endswith("_proxy") for name in os.environ):
         return None
     from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415, rare and slow

@@ -1,4 +1,4 @@
-"""What a container's command line says: its words, its options, and how many requests its engine runs at a time."""
+"""A container's command line: its words, its options, and how many requests its engine runs at a time."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ BATCH_LIMITS = (
 )
 """Requests at a time of vLLM and NIM; SGLang; LMDeploy, TGI and TensorRT-LLM."""
 OF_LLAMA = ("--parallel", "-np")
-"""Those of llama.cpp. Other programs have such options too, so the container must name it."""
+"""Options of llama.cpp. Other programs have such options too, so the container must name it."""
 OF_OLLAMA = "OLLAMA_NUM_PARALLEL"
-"""A variable; Ollama 0.17 runs one request of a model at a time where it is not set."""
+"""Variable of Ollama; version 0.17 runs one request of a model at a time where it is not set."""
 RANKS = ("--data-parallel-size", "-dp", "--dp", "--dp-size")
-"""With these each rank has the limit, and nobody says how many ranks a pod has."""
+"""Options with which each rank has the limit, and nobody says how many ranks a pod has."""
 
 
 Words = list[str] | None
-"""None: they are longer than anyone writes. Reading megabytes would stop the operator for all."""
+"""Words of a command line; None where they are longer than anyone writes. Reading megabytes would stop the operator for
+all."""
 
 
 def words_of(containers: Iterable[Raw]) -> list[Words]:
@@ -44,7 +45,7 @@ def words_of(containers: Iterable[Raw]) -> list[Words]:
 
 
 def words(container: Raw, most: int = input_limits.ARGUMENTS) -> Words:
-    """Those of one container, if they are no longer than this."""
+    """Words of a container's command line, if it is no longer than this."""
     literal = {each["name"]: str(each["value"]) for each in container.get("env") or () if "value" in each}
     command = [*(container.get("command") or ()), *(container.get("args") or ())]
     if _scripted(command) and sum(map(len, command)) > most:
@@ -72,7 +73,7 @@ def _filled(word: str, literal: Mapping[str, str]) -> str:
 
 
 def option(given: Sequence[str], *names: str) -> str | None:
-    """An option's value, from `--name=value` or `--name value`; None where not given. The last one counts."""
+    """Value of an option, from `--name=value` or `--name value`; None where not given. The last one counts."""
     found = None
     for place, word in enumerate(given):
         name, assigned, value = word.partition("=")
@@ -84,7 +85,7 @@ def option(given: Sequence[str], *names: str) -> str | None:
 
 
 def batch_limit(containers: Sequence[Raw], said: Sequence[Words] | None = None) -> float:
-    """Requests that one pod runs at a time at most; infinite where no container's arguments tell.
+    """Requests that a pod runs at a time at most; infinite where no container's arguments tell.
 
     `said`: the words of each, if they were read already.
     """
@@ -117,7 +118,7 @@ def _scripted(command: Sequence[str]) -> bool:
 
 
 def _split(command: Sequence[str]) -> Iterator[str]:
-    """The words of a command; of a shell's script, those in it."""
+    """Words of a command; of a shell's script, the words in it."""
     scripted = _scripted(command)
     for word in command:
         if scripted and any(character.isspace() for character in word):

@@ -27,7 +27,7 @@ MARKS = (
     ("labels", "helm.toolkit.fluxcd.io/name", "Flux HelmRelease"),
     ("annotations", "meta.helm.sh/release-name", "Helm release"),
 )
-"""Where a tool marks what it manages, and what it calls that."""
+"""Labels and annotations by which tools mark the objects that they manage, with the tools' names."""
 SCALERS = {FIELD_MANAGER, "kube-controller-manager", "keda", "keda-operator", "servingpool-cli"}
 """Field managers that set replicas as autoscalers do."""
 
@@ -60,7 +60,7 @@ def bounds_of(raw: Raw) -> tuple[int, int]:
 
 
 def copy_of(raw: Raw) -> dict[str, Any]:
-    """What gives an autoscaler back: an HPA as a manifest; of a ScaledObject its name and its pause annotations."""
+    """Copy that gives an autoscaler back: an HPA's manifest; a ScaledObject's name and pause annotations."""
     meta = raw["metadata"]
     if raw["kind"] == "ScaledObject":
         annotations = meta.get("annotations") or {}

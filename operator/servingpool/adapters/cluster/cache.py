@@ -55,7 +55,7 @@ class ClusterCache:
         """ReplicaSets to what controls them."""
         self._revisions_of: defaultdict[Owned, set[str]] = defaultdict(set)
         self._pods: defaultdict[Owned, dict[str, Pod]] = defaultdict(dict)
-        """What controls pods, such as a ReplicaSet, to its pods by uid."""
+        """Pods by uid, by the object that controls them, such as a ReplicaSet."""
         self._spaces: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
         """Namespace to its pods by uid."""
         self._labelled: dict[str, dict[str, dict[str, list[Pod]]]] = {}
@@ -69,7 +69,7 @@ class ClusterCache:
 
     @tolerant(KIND)
     def see_pool(self, raw: Raw, *, gone: bool) -> None:
-        """A ServingPool was added, changed or deleted; likewise for the others."""
+        """Take in a ServingPool that was added, changed or deleted; the methods below do so for other kinds."""
         key, uid = objects.key_of(raw), raw["metadata"]["uid"]
         if gone:
             self.forget_pool(key, uid)
@@ -80,7 +80,7 @@ class ClusterCache:
             self.left_out.note(KIND, key, overlong)
 
     def forget_pool(self, key: Key, uid: str) -> None:
-        """A ServingPool no longer exists; another one of its name may."""
+        """Forget a ServingPool that no longer exists; another pool of its name may exist."""
         # Events of different objects come in any order: a deletion may arrive after the next object of that name.
         if key in self.pools and self.pools[key]["metadata"]["uid"] == uid:
             del self.pools[key]
@@ -176,7 +176,7 @@ class ClusterCache:
 
     @tolerant("HorizontalPodAutoscaler")
     def see_autoscaler(self, raw: Raw, *, gone: bool) -> None:
-        """An HPA or a ScaledObject; one that KEDA has paused scales nothing."""
+        """Take in an HPA or a ScaledObject; a ScaledObject that KEDA has paused scales nothing."""
         name = (raw["kind"], objects.key_of(raw))
         held = self._autoscalers.get(name)
         if gone and held is not None and held.uid != raw["metadata"]["uid"]:
@@ -203,7 +203,7 @@ class ClusterCache:
         return (pod for pods in self._by_revision(workload) for pod in pods if not pod.going)
 
     def draining(self, workload: Workload) -> list[Pod]:
-        """A target's pods that are being deleted and have not ended, those that should have ended among them."""
+        """Pods of a target that are being deleted and have not ended, also those that should have ended."""
         pods: Iterable[Pod] = chain.from_iterable(self._by_revision(workload))
         if workload.selector is not None:
             pods = self._own(workload, self._matched(workload.key.namespace, workload.selector))
@@ -220,7 +220,7 @@ class ClusterCache:
         return [pod for pod, kind in zip(pods, tops, strict=True) if kind != most]
 
     def runs(self, namespace: str, uid: str, now: float) -> bool:
-        """Whether this pod exists, has not ended, and is not one that its node should have ended by now."""
+        """Whether this pod exists, has not ended, and should not have been ended by its node by now."""
         pod = self._spaces.get(namespace, {}).get(uid)
         return pod is not None and not pod.ended and now < pod.holds_until
 
@@ -289,7 +289,7 @@ class ClusterCache:
         return (pod for pod in pods if selector.admits(pod.labels))
 
     def _own(self, workload: Workload, pods: Iterable[Pod]) -> list[Pod]:
-        """Of these pods those that the target controls; all, where its kind controls no pods."""
+        """The pods among these that the target controls; all, where its kind controls no pods."""
         every = list(pods)
         namespace, uid = workload.key.namespace, workload.uid
         leads = {
@@ -299,7 +299,7 @@ class ClusterCache:
         return [pod for pod in every if leads[pod.owner]] if any(leads.values()) else every
 
     def _chain(self, namespace: str, owner: Owner) -> Iterator[Owner]:
-        """This owner and those above it, as far as they are watched: ReplicaSets and pods."""
+        """This owner and the owners above it, as far as they are watched: ReplicaSets and pods."""
         for _ in range(LONGEST_CHAIN):
             if not owner.uid:
                 return
@@ -322,6 +322,6 @@ class ClusterCache:
         return known[label]
 
     def autoscalers(self, target: TargetKey) -> list[Autoscaler]:
-        """Who else scales this target; a ScaledObject before the HPA that KEDA makes of it."""
+        """Other programs that scale this target; a ScaledObject before the HPA that KEDA makes of it."""
         found = [self._autoscalers[name] for name in self._autoscaled.get(target, ())]
         return sorted(found, key=lambda autoscaler: autoscaler.kind, reverse=True)

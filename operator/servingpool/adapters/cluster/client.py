@@ -28,7 +28,7 @@ from servingpool.adapters.cluster.errors import (
     unreadable,
     why,
 )
-from servingpool.adapters.cluster.kubeconfig import NO_FILE, Credentials, choose, credentials_in, unusable
+from servingpool.adapters.cluster.kubeconfig import NO_FILE, Credentials, acting, choose, credentials_in, unusable
 from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key, Kind, Workload
 from servingpool.adapters.cluster.older_schema import without
 from servingpool.adapters.cluster.paths import APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, path_of, version_of
@@ -42,9 +42,9 @@ AT_ONCE = 100
 """Connections at a time; more requests wait for one."""
 OK = 200
 LOST = (TimeoutError, aiohttp.ClientError, OSError)
-"""What the client raises where no answer comes."""
+"""Errors of the client where no answer comes."""
 FAULTS = (*LOST, config.ConfigException, ValueError)
-"""The same, and where a request cannot be made, or what comes is no answer."""
+"""Errors of the client where no answer comes, a request cannot be made, or the reply is no answer."""
 LONGEST_EVENT = 1024
 """Characters of an event's message that the API server accepts."""
 LEASES = "coordination.k8s.io/v1"
@@ -69,7 +69,7 @@ async def credentials(kubeconfig: str | None) -> Credentials:
 
 
 def _failed(what: str, error: BaseException) -> ClusterError:
-    """One of `FAULTS`, in our own words."""
+    """An error of `FAULTS`, in our own words."""
     if isinstance(error, LOST):
         return unanswered(what, type(error).__name__, why(error))
     if isinstance(error, config.ConfigException):  # the client reads a service account's token once a minute
@@ -86,7 +86,10 @@ class Connection:
     @classmethod
     async def connect(cls, kubeconfig: str | None, context: str | None = None) -> Self:
         """Connect with a kubeconfig's path, or else as the pod's service account, or else with `~/.kube/config`."""
-        return cls(client.ApiClient(await _configuration(kubeconfig, context)))
+        api = client.ApiClient(await _configuration(kubeconfig, context))
+        for name, value in acting().items():
+            api.set_default_header(name, value)
+        return cls(api)
 
     async def close(self) -> None:
         """Let go of the connections."""
@@ -157,7 +160,7 @@ class Connection:
 
 
 class Cluster(Connection):
-    """What the operator asks of its cluster: inventories, scale, deletion costs, status, events, and its Lease."""
+    """The operator's client of its cluster: inventories, scale, deletion costs, status, events, and its Lease."""
 
     def __init__(self, api: client.ApiClient) -> None:
         super().__init__(api)

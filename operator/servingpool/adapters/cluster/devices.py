@@ -1,4 +1,4 @@
-"""What pods ask for of accelerators: extended resources in their limits, and claims (DRA)."""
+"""Accelerators that pods ask for: extended resources in their limits, and claims (DRA)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from servingpool.decision.observation import Unknown
 
 Raw = Mapping[str, Any]
 Amounts = dict[str, int]
-"""Of extended resources, by name."""
+"""Amounts of extended resources, by name."""
 CLAIM_VERSIONS = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1")
-"""Of the API of claims, the newest first. Kubernetes 1.34 has them all."""
+"""Versions of the claims' API, the newest first. Kubernetes 1.34 has them all."""
 READ_FOR = 60.0
 """Seconds for which a template counts as it was read. Its spec cannot change, but it can be made anew."""
 NOT_READ = Unknown("the ResourceClaimTemplate has not been read yet")
 
 
 class Devices(NamedTuple):
-    """What the pods of one replica, or one pod, ask for."""
+    """Devices that the pods of one replica, or one pod, ask for."""
 
     resources: tuple[tuple[str, int], ...] = ()
     """Extended resources with their amounts, of each pod what Kubernetes reserves for it."""
@@ -34,7 +34,7 @@ class Devices(NamedTuple):
     """Extended resources of which an amount is no quantity."""
 
     def amount(self, resource: str) -> int | Unknown:
-        """So much of this extended resource."""
+        """Devices for so much of this extended resource."""
         if self == UNREAD:
             return Unknown("a pod cannot be read")
         if resource in self.unreadable:
@@ -43,16 +43,16 @@ class Devices(NamedTuple):
 
 
 UNREAD = Devices(unreadable=("",))
-"""Of a pod that cannot be read."""
+"""Devices of a pod that cannot be read."""
 
 
 def containers(pod: Raw) -> list[Raw]:
-    """Those of a pod that run beside each other: sidecars are init containers that go on."""
+    """Containers of a pod that run beside each other: sidecars are init containers that go on."""
     return [*(pod.get("containers") or ()), *filter(_goes_on, pod.get("initContainers") or ())]
 
 
 def devices_of(pods: Iterable[Raw]) -> Devices:
-    """What pods of these specs ask for."""
+    """Devices that pods of these specs ask for."""
     resources: Amounts = {}
     templates: list[str] = []
     shared: str | None = None
@@ -147,10 +147,10 @@ def _of_request(request: Raw, device_class: str) -> int:
 
 
 class Api(Protocol):
-    """What reading needs of a cluster."""
+    """Part of a cluster that reading needs."""
 
     async def get(self, path: str, **query: str) -> dict[str, Any]:
-        """What stands at a path. NotFound and other ClusterErrors."""
+        """The object at a path. NotFound and other ClusterErrors."""
 
 
 class ClaimTemplates:
@@ -159,7 +159,7 @@ class ClaimTemplates:
     def __init__(self, api: Api) -> None:
         self._api = api
         self._read: dict[tuple[str, str], tuple[float, Raw | Unknown]] = {}
-        """When, in Unix seconds, and what, by namespace and name."""
+        """Unix time in seconds of each template's reading, and its devices, by namespace and name."""
         self.wanted: set[tuple[str, str]] = set()
         """Templates that somebody asked for."""
 
@@ -178,7 +178,7 @@ class ClaimTemplates:
         return total
 
     async def read(self, now: float) -> None:
-        """Read those that were asked for, and are not fresh. `now` is Unix time in seconds."""
+        """Read the templates that were asked for and are not fresh. `now` is Unix time in seconds."""
         wanted, self.wanted = self.wanted, set()
         self._read = {
             key: each for key, each in self._read.items() if key in wanted or 0.0 <= now - each[0] < 10.0 * READ_FOR

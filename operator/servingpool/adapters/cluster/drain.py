@@ -1,4 +1,4 @@
-"""What a pod template says of how its engine ends: the preStop hook, vLLM's drain, and the grace for both.
+"""The end of an engine, by its pod template: the preStop hook, vLLM's drain, and the grace for both.
 
 On SIGTERM vLLM cuts what is running, unless `--shutdown-timeout` is set; then it finishes that, but answers new
 requests, which load balancers still send until they know, with HTTP 200 and no token (measured on vLLM 0.32).
@@ -40,11 +40,11 @@ class Drain:
     """How a replica ends, in seconds."""
 
     grace: float
-    """From deletion to SIGKILL; the preStop hook counts towards it."""
+    """Seconds from deletion to SIGKILL; the preStop hook counts towards them."""
     pre_stop: Reading
-    """From deletion to SIGTERM: 0 without a hook."""
+    """Seconds from deletion to SIGTERM: 0 without a hook."""
     shutdown_timeout: Reading
-    """What vLLM gives to what is running: 0 without the option."""
+    """Seconds that vLLM gives to running requests: 0 without the option."""
 
 
 def read_drain(pod: Raw, said: Sequence[Words] | None = None) -> Drain:
@@ -98,7 +98,7 @@ def _shutdown_timeout(container: Raw, given: Words) -> Reading:
 
 
 def _runs_vllm(container: Raw, given: Words) -> bool:
-    """Whether its arguments are those of vLLM: by its program, or as the image's own entry point."""
+    """Whether arguments are those of vLLM: by its program, or as the image's own entry point."""
     if any(program(word) == "vllm" or word.startswith("vllm.entrypoints") for word in given or ()):
         return True
     return not container.get("command") and "vllm" in container.get("image", "").partition("@")[0]

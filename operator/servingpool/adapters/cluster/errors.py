@@ -21,7 +21,7 @@ class ClusterError(Exception):
     """A request to the API server failed. The message is fit for a condition."""
 
     detail: str = ""
-    """What the system said besides, such as "Connection refused": for the person whose request it was."""
+    """Further words of the system, such as "Connection refused": for the person whose request it was."""
 
 
 class Conflict(ClusterError):
@@ -29,7 +29,10 @@ class Conflict(ClusterError):
 
 
 class NotFound(ClusterError):
-    """There is no such object."""
+    """The object does not exist."""
+
+    near: tuple[str, ...] = ()
+    """Names of those that may be meant."""
 
 
 class NotInstalled(NotFound):
@@ -37,14 +40,14 @@ class NotInstalled(NotFound):
 
 
 class Unfit(NotFound):
-    """What there is cannot be used for this: the kind is another one."""
+    """The object cannot be used for this: it is of another kind."""
 
 
 class Invalid(ClusterError):
     """Validation or an admission policy does not take the object."""
 
     fields: tuple[str, ...] = ()
-    """Paths of what it does not take, such as `status.conditions[3].type`, where the answer names them."""
+    """Paths of the fields that the API server refuses, such as `status.conditions[3].type`, where it names them."""
 
 
 class Unanswered(ClusterError):
@@ -143,7 +146,7 @@ def said(message: object) -> str:
 
 
 def why(error: BaseException) -> str:
-    """The system's own words for a failure of the network, such as "Connection refused"."""
+    """The system's words for a failure of the network, such as "Connection refused"."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, OSError) and seen.strerror:

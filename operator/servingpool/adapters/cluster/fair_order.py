@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def in_turns(items: Iterable[T], namespace: Callable[[T], str]) -> list[T]:
-    """One of each namespace in turn; those of one namespace in the order that they are given in."""
+    """The objects, an object of each namespace in turn; those of a namespace in the order given."""
     turns: Counter[str] = Counter()
     ranked: list[tuple[int, T]] = []
     for item in items:

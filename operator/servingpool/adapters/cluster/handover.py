@@ -24,7 +24,7 @@ GROUPS = {kind: group for group, _, kind in AUTOSCALERS.values()}
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A pool, its target, and who else scales that, as read one after the other."""
+    """A pool, its target, and the other autoscalers of the target, as read one after the other."""
 
     pool: Raw
     key: TargetKey
@@ -32,7 +32,7 @@ class Scene:
     autoscalers: tuple[Raw, ...]
     """HPAs and ScaledObjects that name the target, paused ones too; no HPA that KEDA made."""
     keda_hpas: tuple[Raw, ...]
-    """HPAs that KEDA made of those ScaledObjects."""
+    """HPAs that KEDA made of the ScaledObjects."""
     namesakes: tuple[Raw, ...]
     """Autoscalers that are called like the pool or its target, and scale something else."""
     kept: Raw | None
@@ -40,12 +40,12 @@ class Scene:
 
     @property
     def contended(self) -> bool:
-        """Another autoscaler scales the target."""
+        """Whether another autoscaler scales the target."""
         return any(not paused(raw) for raw in self.autoscalers) or bool(self.keda_hpas)
 
     @property
     def replicas(self) -> int:
-        """What the target's spec orders."""
+        """Requested replicas, by the target's spec."""
         found: Any = self.target
         for name in self.path:
             found = found.get(name, {} if name != self.path[-1] else 1)
@@ -53,12 +53,12 @@ class Scene:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Where the target keeps that number."""
+        """Path of the requested replicas in the target's object."""
         return kinds.REPLICAS.get(self.key.sort, ("spec", "replicas"))
 
 
 class Handover:
-    """The requests for one pool."""
+    """Requests to the API server for the handover of one pool."""
 
     def __init__(self, pools: Pools, key: Key) -> None:
         self._pools, self.key = pools, key
@@ -96,7 +96,7 @@ class Handover:
         return self._pools.read(*self.key)
 
     def keep(self, pool: Raw, copy: Raw | None) -> None:
-        """Keep this copy in the pool, or forget the one that is there. Conflict if the pool is another by now."""
+        """Keep this copy in the pool, or forget the kept copy. Conflict if the pool is another by now."""
         self._change(pool, {"annotations": {KEPT: None if copy is None else json.dumps(copy, sort_keys=True)}}, {})
 
     def set_mode(self, pool: Raw, mode: str) -> Raw:
@@ -118,16 +118,16 @@ class Handover:
         self.annotate(scaled_object, {PAUSED: "true", PAUSED_REPLICAS: None}, version)
 
     def annotate(self, scaled_object: Raw, annotations: Mapping[str, str | None], version: str | None = None) -> None:
-        """Set annotations of a ScaledObject; None takes one away. NotFound without it."""
+        """Set annotations of a ScaledObject; None removes an annotation. NotFound without the object."""
         meta = {"annotations": dict(annotations)} | ({} if version is None else {"resourceVersion": version})
         self._request("PATCH", scaled_object, "change", {"metadata": meta})
 
     def create(self, copy: Raw) -> None:
-        """Create an HPA from its copy. Conflict if one of that name exists by now."""
+        """Create an HPA from its copy. Conflict if an HPA of that name exists by now."""
         self._pools.request("POST", self._path(copy["kind"]), f"create {named(copy)}", copy)
 
     def find(self, like: Raw) -> Raw | None:
-        """The autoscaler of the kind and name of this one; None without it."""
+        """The autoscaler of this kind and name; None where there is none."""
         try:
             return {**self._request("GET", like, "read"), "kind": like["kind"]}
         except NotFound:
@@ -175,7 +175,7 @@ class Handover:
         return True
 
     def _path(self, kind: str, name: str | None = None) -> str:
-        """Of an autoscaler of the namespace, or of all of its kind."""
+        """Path of an autoscaler of the namespace, or of all of its kind."""
         return path_of(GROUPS[kind], PLURALS[kind], self.key[0], name)
 
     def _request(self, method: str, of: Raw, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:

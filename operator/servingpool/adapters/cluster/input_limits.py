@@ -15,7 +15,7 @@ ARGUMENTS = 16_384
 SELECTOR = 4_096
 """Characters of the selector of a scale subresource."""
 SELECTOR_TERMS = 64
-"""Conditions in it: each is checked for every pod of the namespace."""
+"""Conditions of a selector at most: each is checked for every pod of the namespace."""
 LABELS = 8_192
 """Characters of all labels of an object, names and values."""
 SHARED_LABELS = 1_024

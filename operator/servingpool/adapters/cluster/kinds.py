@@ -1,4 +1,4 @@
-"""What is known of kinds with a scale subresource: data, read from their sources.
+"""Data on kinds with a scale subresource, read from their sources.
 
 Any other kind scales too. Its replicas are then its pods, and what a pod asks for is read from the pods themselves.
 """
@@ -47,11 +47,11 @@ counts: a LeaderWorkerSet's pods have its own, and one of the StatefulSets that 
 `rollouts-pod-template-hash` is Argo Rollouts', `controller-revision-hash` a StatefulSet's and a CloneSet's,
 `pod-template-hash` a ReplicaSet's."""
 REVISION_ENDINGS = ("template-hash", "revision-hash")
-"""How such labels of other kinds end, such as Grove's: they count where a pod has none of the above."""
+"""Endings of such labels of other kinds, such as Grove's: they count where a pod has none of the above."""
 REPLICAS: Mapping[Sort, tuple[str, ...]] = {
     ("production-stack.vllm.ai", "VLLMRuntime"): ("spec", "deploymentConfig", "replicas"),
 }
-"""Where a kind keeps the number that its scale subresource sets, if not at spec.replicas."""
+"""Path of the number that the scale subresource of a kind sets, where it is not spec.replicas."""
 
 WORKLOADS = frozenset({DEPLOYMENT, STATEFUL_SET, ("apps", "ReplicaSet"), LEADER_WORKER_SET})
 """Kinds whose replicas the object that controls them sets. Other kinds with a scale subresource that belong to another
@@ -62,7 +62,7 @@ ADAPTERS: Mapping[Sort, str] = {
     ("nvidia.com", "DynamoGraphDeployment"): "DynamoGraphDeploymentScalingAdapter",
     ("nvidia.com", "DynamoComponentDeployment"): "DynamoGraphDeploymentScalingAdapter",
 }
-"""Of an object that sets the replicas of its workloads, the kind through which others may."""
+"""Kind through which others may set replicas, for objects that set the replicas of their workloads."""
 SCALABLE_PARENTS = frozenset(
     {
         DEPLOYMENT,
@@ -94,7 +94,7 @@ def group_of(api_version: str) -> str:
 
 
 def group(sort: Sort, labels: Mapping[str, str]) -> tuple[str, str] | None:
-    """The label, with its value, that the pods of one replica have in common; None where each is a replica."""
+    """Label, with its value, that the pods of one replica have in common; None where each pod is a replica."""
     index = INDEX_LABELS.get(sort)
     names = GROUP_LABELS if index is None else (index,)
     return next(((name, labels[name]) for name in names if name in labels), None)
@@ -107,7 +107,7 @@ def ordinal(sort: Sort, name: str, pod: str) -> int | None:
 
 
 def in_turn(sort: Sort, raw: Raw) -> bool:
-    """Whether its pods start one after another: a StatefulSet's do by default."""
+    """Whether the pods start one after another: a StatefulSet's do by default."""
     return sort == STATEFUL_SET and raw.get("spec", {}).get("podManagementPolicy") != "Parallel"
 
 
@@ -119,7 +119,7 @@ def revision(labels: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def pod_specs(sort: Sort, raw: Raw) -> list[Raw] | None:
-    """The pods of one replica as the object's templates have them, the one that serves first.
+    """Specs of the pods of one replica, by the object's templates, the serving pod first.
 
     None where the kind's templates are not known, or ask for more than `MOST_PODS`.
     """

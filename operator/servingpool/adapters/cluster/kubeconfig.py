@@ -1,4 +1,4 @@
-"""Where the API server is, who we are to it, which namespace is meant: of a kubeconfig, or of a pod's service account.
+"""Address of the API server, credentials and namespace: from a kubeconfig, or from a pod's service account.
 
 Plain users are read here, for the `kubernetes` package takes a quarter of a second of CPU to import. That package does
 the rest: users with a program that gives credentials (`exec`), rare ones, and tokens to be renewed (`client`).
@@ -23,23 +23,26 @@ from servingpool.adapters.cluster.errors import ClusterError
 
 DEFAULT = "~/.kube/config"
 NO_FILE = f"file {DEFAULT} does not exist. Give --kubeconfig FILE, or set KUBECONFIG"
+ACTING = "Impersonate-User"
+"""Header that names whom a request acts as."""
+_acting: dict[str, str] = {}
 IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Token, authority and namespace of a pod's service account."""
 PLAIN = frozenset(
     {"client-certificate", "client-certificate-data", "client-key", "client-key-data", "token", "tokenFile"}
 )
-"""What a user may have that is read here."""
+"""Fields of a user that are read here."""
 Entry = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Where the API server is, and who we are to it."""
+    """Address of the API server, and our credentials for it."""
 
     server: str
     """URL."""
     verified: bool
-    """Its certificate is checked."""
+    """Whether the server's certificate is checked."""
     authority: str | None
     """Path of the certificates to trust."""
     authorization: str | None
@@ -58,7 +61,7 @@ class Chosen:
     """A kubeconfig's context with what it names; paths are absolute."""
 
     path: str
-    """Of the kubeconfig, or several as KUBECONFIG has them."""
+    """Path of the kubeconfig, or several paths as KUBECONFIG has them."""
     name: str
     context: Entry
     cluster: Entry
@@ -70,13 +73,25 @@ class Chosen:
         return str(self.context.get("namespace") or "default")
 
 
+def act_as(user: str | None) -> None:
+    """Every connection that this process opens from now on acts as this user, as with kubectl's --as."""
+    _acting.clear()
+    if user:
+        _acting[ACTING] = user
+
+
+def acting() -> dict[str, str]:
+    """The header that says whom this process acts as; empty where as itself."""
+    return dict(_acting)
+
+
 def unusable(what: str) -> ClusterError:
     """Credentials that cannot be used, with the reason."""
     return ClusterError(f"Cannot read the cluster's credentials: {what}")
 
 
 def choose(kubeconfig: str | None, context: str | None) -> Chosen | None:
-    """The context of this name, or else the current one. None where there is no kubeconfig and none is asked for.
+    """The context of this name, or the current context. None where no kubeconfig exists and none is asked for.
 
     ClusterError where a kubeconfig that is asked for is not there, or says nothing that can be used.
     """
@@ -176,7 +191,7 @@ def trust(found: Credentials) -> ssl.SSLContext | None:
 
 
 def _named(made: ssl.SSLContext, name: str) -> ssl.SSLContext:
-    """For a server whose certificate has another name than its URL."""
+    """A context for a server whose certificate has another name than its URL."""
     wrap = made.wrap_socket
 
     def wrapped(*given: Any, **named: Any) -> ssl.SSLSocket:
@@ -187,7 +202,7 @@ def _named(made: ssl.SSLContext, name: str) -> ssl.SSLContext:
 
 
 def credentials_in(settings: Any, authorization: str | None) -> Credentials:
-    """Those in a Configuration of the `kubernetes` package."""
+    """Credentials in a Configuration of the `kubernetes` package."""
     return Credentials(
         server=settings.host,
         verified=settings.verify_ssl,
@@ -221,7 +236,7 @@ def _plain(chosen: Chosen, folder: Path) -> Credentials:
 
 
 def _by_client(chosen: Chosen) -> Credentials:
-    """As the Kubernetes client finds them, with a program that renews a token."""
+    """Credentials as the Kubernetes client finds them, with a program that renews a token."""
     from kubernetes.client import Configuration  # noqa: PLC0415, rare and slow
     from kubernetes.config import ConfigException, kube_config  # noqa: PLC0415
 
@@ -247,7 +262,7 @@ def _of_pod() -> Credentials:
 
 
 def _absolute(entry: Entry, folder: Path) -> Entry:
-    """With the paths that stand in a file of this folder."""
+    """The kubeconfig with absolute paths, for a file of this folder."""
     paths = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
     return {**entry, **{name: str(folder / entry[name]) for name in paths if entry.get(name)}}
 

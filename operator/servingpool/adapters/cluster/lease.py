@@ -1,4 +1,4 @@
-"""Leader election: of several operators, one writes.
+"""Leader election: one of several operators writes.
 
 A Lease with fencing by resourceVersion, as client-go has it. The Python client's own election has lock calls
 without timeout and no release on cancellation, and kopf's peering is a heartbeat without fencing.
@@ -27,7 +27,7 @@ GIVING_BACK = 3
 
 
 class Leases(Protocol):
-    """What the election needs of a cluster."""
+    """Part of a cluster that the election needs."""
 
     async def read_lease(self, lease: Key) -> dict[str, Any]:
         """Read it, or NotFound."""
@@ -41,7 +41,7 @@ class Leases(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """In seconds.
+    """Terms of a lease, in seconds.
 
     Others may take over `duration` after the last renewal they saw; the leader stops writing `deadline` after its
     last success. In between nobody writes, and never two.
@@ -60,7 +60,7 @@ class Terms:
 
 
 class Election:
-    """One candidate. `leading` is what writers ask; it turns false by the clock alone, whatever hangs."""
+    """A candidate. Writers ask `leading`; it turns false by the clock alone, whatever hangs."""
 
     def __init__(self, leases: Leases, lease: Key, identity: str, *, terms: Terms, clock: Callable[[], float]) -> None:
         self._leases, self._lease, self.identity, self._terms = leases, lease, identity, terms
@@ -70,9 +70,9 @@ class Election:
         """Local time of our last success, taken before the request: the server's clock does not matter."""
         self._seen: tuple[str | None, Any] = (None, None)
         self._seen_at = float("-inf")
-        """Since when, by our clock, the record of another holder has not changed."""
+        """Time by our clock since when the record of another holder has not changed."""
         self._taken = False
-        """Another holds it, as of the last answer."""
+        """Whether another operator holds the lease, as of the last answer."""
         self._answered = clock()
 
     @property
@@ -112,7 +112,7 @@ class Election:
             await asyncio.sleep(max(0.0, self._terms.retry - (self._clock() - started)))
 
     async def attempt(self) -> None:
-        """One try to acquire or renew."""
+        """Try once to acquire or renew the lease."""
         now = self._clock()
         try:
             held = await self._soon(self._leases.read_lease(self._lease))
@@ -172,7 +172,7 @@ class Election:
                 return
 
     async def _soon(self, request: Coroutine[Any, Any, T]) -> T:
-        """Its answer, within half the deadline: a connection that died silently leaves time for another try."""
+        """Answer within half the deadline: a connection that died silently leaves time for another try."""
         async with asyncio.timeout(self._terms.deadline / 2):
             return await request
 

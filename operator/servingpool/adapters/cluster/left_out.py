@@ -17,14 +17,14 @@ log = logging.getLogger(__name__)
 
 
 class LeftOut:
-    """What of which objects is not read, and why."""
+    """Parts of objects that are not read, with the reasons."""
 
     def __init__(self) -> None:
         self._found: defaultdict[str, dict[tuple[str, str], str]] = defaultdict(dict)
-        """By namespace; there by kind and name."""
+        """Reasons by namespace, and there by kind and name."""
 
     def __len__(self) -> int:
-        """Namespaces with such objects."""
+        """Number of namespaces with such objects."""
         return len(self._found)
 
     def note(self, kind: str, key: Key, why: str) -> None:
@@ -44,7 +44,7 @@ class LeftOut:
         return self._found.get(key[0], {}).get((kind, key[1]))
 
     def around(self, namespace: str) -> tuple[list[str], int]:
-        """Those of a namespace, each with the reason: some of them, and how many there are."""
+        """Some of a namespace's objects with their reasons, and the number of all."""
         found = self._found.get(namespace, {})
         told = (f"{kind} {name}: {why}" for (kind, name), why in found.items())
         return list(islice(told, input_limits.TOLD)), len(found)

@@ -12,9 +12,9 @@ LONGEST_BASE, DRAWN = 58, 5
 """Characters of a ReplicaSet's name, and the dash after it, with which its pods' names begin; and of those drawn for
 each, 63 in all (`SimpleNameGenerator` of Kubernetes)."""
 LONGEST_HASH = 10
-"""What stands after a Deployment's name and a dash in its ReplicaSets' names, at most."""
+"""Characters after a Deployment's name and a dash in its ReplicaSets' names, at most."""
 ALPHABET = "[bcdfghjklmnpqrstvwxz2456789]"
-"""What Kubernetes draws and hashes with: no vowels, and no digits that look like one."""
+"""Characters that Kubernetes draws and hashes with: no vowels, and no digits that look like vowels."""
 
 
 def pods_of_any(targets: Iterable[tuple[str, Sort]]) -> str:
@@ -58,6 +58,6 @@ def _literal(text: str) -> str:
 
 
 def _beginning(name: str) -> tuple[str, int]:
-    """What all its pods' names begin with, and the characters that are left for a hash and the dash after it."""
+    """Beginning of all the pods' names, and the characters that are left for a hash and the dash after it."""
     own = f"{name}-"[:LONGEST_BASE]
     return own, LONGEST_BASE - len(own)

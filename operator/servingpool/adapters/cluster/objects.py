@@ -44,7 +44,7 @@ class TargetKey(NamedTuple):
         return self.group, self.kind
 
     def __str__(self) -> str:
-        """Such as `Deployment vllm`."""
+        """Kind and name, such as `Deployment vllm`."""
         return f"{self.kind} {self.name}"
 
 
@@ -56,14 +56,15 @@ LABELS_TOO_LONG = f"labels: longer than {input_limits.LABELS} characters"
 ENDED = frozenset({"Succeeded", "Failed"})
 """Phases of a pod that has ended."""
 REPLICAS = ("spec", "replicas")
-"""Where most kinds keep what is ordered."""
+"""Path of the requested replicas in most kinds."""
 FIELD_MANAGER = "servingpool-operator"
 """Our name in what the API server keeps of who wrote which field."""
 NOBODY = frozenset({"", "ancient-changes", "before-first-apply"})
 """Names that the API server gives itself: to a writer without a name, to all but the last ten that updated an object,
 and to those before the first server-side apply. They are no program, and no longer tell which one it was."""
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-"""Of the ready pods of a ReplicaSet that shrinks, those with the lower cost go first; 0 without it."""
+"""Annotation of a pod's deletion cost: of a shrinking ReplicaSet's ready pods, the cheaper ones go first; 0 without
+it."""
 # As the ReplicaSet controller reads it (GetDeletionCostFromPodAnnotations): "+10", "008" and "1.5" are none.
 COST = re.compile(r"0|-[0-9]{1,10}|[1-9][0-9]{0,9}")
 LOWEST_COST, HIGHEST_COST = -(2**31), 2**31 - 1
@@ -71,12 +72,12 @@ LOWEST_COST, HIGHEST_COST = -(2**31), 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Setter:
-    """Who has set a field, and when."""
+    """A program that set a field, with the time."""
 
     program: str
     """The field manager's name."""
     at: str
-    """As the API server writes it, to the second."""
+    """Time of the write as the API server has it, to the second."""
 
 
 class Parent(NamedTuple):
@@ -86,7 +87,7 @@ class Parent(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        """Such as `InferenceService 'llama'`."""
+        """Kind and name, such as `InferenceService 'llama'`."""
         return f"{self.sort[1]} '{self.name}'"
 
 
@@ -97,49 +98,49 @@ class Workload:
     key: TargetKey
     uid: str
     generation: int
-    """Rises with each change of the spec."""
+    """Generation of the object: it rises with each change of the spec."""
     replicas: int
     """`spec.replicas`: what is ordered."""
     set_by: Setter | None
     """Who ordered it, as the API server has it. None after a scale to 0, or where a manifest without it was applied."""
     gpus: int
-    """GPUs one replica asks for, over its pods and containers; 0 where these name none."""
+    """GPUs of a replica, over its pods and containers; 0 where these name none."""
     drain: Drain
     """How the pods that serve end."""
     batch_limit: float = math.inf
-    """Requests that one replica runs at a time at most; infinite where its arguments do not tell."""
+    """Requests that a replica runs at a time at most; infinite where its arguments do not tell."""
     size: int = 1
-    """Pods of one replica, at least."""
+    """Pods of a replica, at least."""
     parent: Parent | None = None
-    """Who sets its replicas, if not we."""
+    """Object that sets the replicas in our place; None where there is none."""
     resource: Kind = DEPLOYMENTS
     selector: Selector | None = None
     """Which pods are its, as its scale subresource says. None: a Deployment's are told by their owners."""
     standing: int = 0
     """`status.replicas` of the scale subresource."""
     devices: Devices | None = None
-    """What one replica asks for; None where that is not known."""
+    """Devices that a replica asks for; None where they are not known."""
     nodes: tuple[Labels, ...] = field(default=(), hash=False)
-    """Node selectors of the pods of one replica."""
+    """Node selectors of a replica's pods."""
     ending: bool = False
-    """It is being deleted."""
+    """Whether the object is being deleted."""
     refusal: str = ""
     """Why its controller cannot make pods, in the API server's words; empty where it can, or where it does not tell."""
     in_turn: bool = False
-    """Its replicas start one after another, each once the one before is Ready."""
+    """Whether replicas start one after another, each once the replica before is Ready."""
     left_out: tuple[str, ...] = ()
-    """What of it is not read, each with the reason."""
+    """Parts of the object that are not read, each with the reason."""
 
 
 class Owner(NamedTuple):
-    """The object that controls another one."""
+    """The object that controls another object."""
 
     uid: str
     kind: str
     name: str
 
     def __str__(self) -> str:
-        """Such as `Deployment router`."""
+        """Kind and name, such as `Deployment router`."""
         return f"{self.kind} {self.name}" if self.kind else "no controller"
 
 
@@ -152,7 +153,7 @@ class DeletionCost:
 
     value: int
     ours: bool
-    """The API server has it as ours. One that somebody has changed since is theirs."""
+    """Whether the API server has the cost as we wrote it. A cost that somebody has changed since is theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,7 @@ class Pod:
     name: str
     uid: str
     owner: Owner
-    """What controls it, such as a ReplicaSet or a StatefulSet; `NO_OWNER` where nothing does."""
+    """Object that controls the pod, such as a ReplicaSet or a StatefulSet; `NO_OWNER` where nothing does."""
     created_at: float
     """Unix time in seconds."""
     ready_since: float | None
@@ -173,18 +174,18 @@ class Pod:
     cost: DeletionCost | None = None
     labels: Labels = field(default_factory=lambda: NO_LABELS, hash=False)
     ended: bool = False
-    """It holds no node any more, though it is still there."""
+    """Whether the pod holds no node any more, though it still exists."""
     gated: bool = False
-    """A scheduling gate holds it, such as Kueue's."""
+    """Whether a scheduling gate, such as Kueue's, holds the pod."""
     devices: Devices = Devices()  # noqa: RUF009, a tuple
     nodes: Labels = field(default_factory=lambda: NO_LABELS, hash=False)
-    """Its node selector."""
+    """Node selector of the pod."""
     placed: bool = False
-    """It has a node."""
+    """Whether the pod has a node."""
     holds_until: float = math.inf
     """Unix time in seconds until which it may end. After it the node is lost, or a finalizer holds the pod."""
     left_out: str = ""
-    """What of it is not read, with the reason."""
+    """Parts of the pod that are not read, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +225,7 @@ def pool(raw: Raw) -> Raw:
 
 
 def overlong(raw: Raw) -> str | None:
-    """What of a pool is longer than is kept; None where nothing is. Budgets cannot tell whether they select it."""
+    """Part of a pool that is longer than is kept; else None. Budgets cannot tell whether they select such a pool."""
     return LABELS_TOO_LONG if input_limits.size_of(raw["metadata"].get("labels") or {}) > input_limits.LABELS else None
 
 
@@ -281,7 +282,7 @@ def target(key: TargetKey, raw: Raw, pods: Sequence[Raw], *, replicas: int) -> W
 
 
 def replica_set(raw: Raw) -> Owner | None:
-    """What controls a ReplicaSet, such as a Deployment; None where nothing does, or where it is being deleted."""
+    """Owner of a ReplicaSet, such as a Deployment; None where it has none, or is being deleted."""
     owner = owner_of(raw["metadata"])
     return None if owner is NO_OWNER or "deletionTimestamp" in raw["metadata"] else owner
 
@@ -352,7 +353,7 @@ def unix(text: str) -> float:
 
 
 def holders(meta: Raw, *path: str) -> Iterator[Raw]:
-    """What the API server keeps of the programs that have written the field at this path."""
+    """Programs that have written the field at this path, as the API server keeps them."""
     *above, field = (f"f:{name}" for name in path)
     for each in meta.get("managedFields") or ():
         if (each.get("manager") or "") in NOBODY:
@@ -375,7 +376,7 @@ def _who_set_replicas(meta: Raw, path: Sequence[str]) -> Setter | None:
 
 
 def _refusal(raw: Raw) -> str:
-    """As a Deployment or ReplicaSet tells it."""
+    """Refusal of pods, as a Deployment or ReplicaSet tells it."""
     for each in (raw.get("status") or {}).get("conditions") or ():
         if each.get("type") == "ReplicaFailure" and each.get("status") == "True":
             return str(each.get("message") or each.get("reason") or "")
@@ -383,7 +384,7 @@ def _refusal(raw: Raw) -> str:
 
 
 def _holds_until(meta: Raw) -> float:
-    """As ResourceQuota counts: the deletion's time, which has the grace period in it, and the period once more."""
+    """Time until which an ended pod counts, as ResourceQuota counts: deletion, and the grace period once more."""
     ends = meta.get("deletionTimestamp")
     return math.inf if ends is None else unix(ends) + float(meta.get("deletionGracePeriodSeconds") or 0)
 
@@ -401,7 +402,7 @@ def _deletion_cost(meta: Raw) -> DeletionCost | None:
 
 
 def owner_of(meta: Raw) -> Owner:
-    """What controls an object; `NO_OWNER` where nothing does."""
+    """Object that controls an object; `NO_OWNER` where nothing does."""
     for reference in meta.get("ownerReferences") or ():
         if reference.get("controller"):
             return _owner(str(reference["uid"]), str(reference["kind"]), str(reference.get("name", "")))
@@ -410,12 +411,12 @@ def owner_of(meta: Raw) -> Owner:
 
 @lru_cache(maxsize=4096)
 def _owner(uid: str, kind: str, name: str) -> Owner:
-    """One object for all pods of one ReplicaSet."""
+    """The shared owner object for all pods of one ReplicaSet."""
     return Owner(uid, sys.intern(kind), name)
 
 
 def parent_of(key: TargetKey, meta: Raw) -> Parent | None:
-    """The object that sets the replicas of this one; None where it has none, or leaves them to others."""
+    """Object that sets the replicas of this object; None where there is none, or where it leaves them to others."""
     owner = next((each for each in meta.get("ownerReferences") or () if each.get("controller")), None)
     if owner is None or key.sort not in kinds.WORKLOADS:
         return None
@@ -428,7 +429,7 @@ def parent_of(key: TargetKey, meta: Raw) -> Parent | None:
 
 @lru_cache(maxsize=4096)
 def _one(devices: Devices) -> Devices:
-    """One object for all pods that ask for the same."""
+    """The shared object for all pods that ask for the same."""
     return devices
 
 
@@ -439,5 +440,5 @@ def _labelled(labels: Labels) -> Labels:
 
 @lru_cache(maxsize=16_384)
 def _labels(items: tuple[tuple[str, str], ...]) -> Labels:
-    """One object for all pods that are labelled alike: thousands come from one template."""
+    """The shared labels of all pods that are labelled alike: thousands come from one template."""
     return {sys.intern(name): sys.intern(value) for name, value in items}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, Self
 
 from servingpool.adapters.cluster.api_server import TIMEOUT, ApiServer, answered, answering
-from servingpool.adapters.cluster.errors import REFUSED
+from servingpool.adapters.cluster.errors import REFUSED, ClusterError, NotFound, NotInstalled
 from servingpool.adapters.cluster.kubeconfig import credentials_of
 from servingpool.adapters.cluster.paths import JSON, MERGE_PATCH, path_of
 from servingpool.api.group import API_VERSION, PLURAL
@@ -25,12 +26,12 @@ WRITES = {"PATCH", "POST"}
 
 
 class Pools:
-    """The ServingPools of one cluster."""
+    """Client for the ServingPools of one cluster."""
 
     def __init__(self, server: ApiServer, namespace: str) -> None:
         self._server = server
         self.namespace = namespace
-        """Of the kubeconfig's context."""
+        """Namespace of the kubeconfig's context."""
 
     @classmethod
     def connect(cls, kubeconfig: str | None, context: str | None) -> Self:
@@ -41,10 +42,48 @@ class Pools:
         with credentials_of(kubeconfig, context) as (found, namespace):
             return cls(ApiServer.of(found), namespace)
 
-    def read(self, namespace: str | None, name: str | None, *, table: bool = False) -> dict[str, Any]:
-        """One pool, or the list of a namespace, or of all; as stored, or as the table of its columns."""
+    def read(
+        self,
+        namespace: str | None,
+        name: str | None,
+        *,
+        table: bool = False,
+        selector: str | None = None,
+        whole: bool = False,
+    ) -> dict[str, Any]:
+        """A pool, or the list of a namespace, or of all; as stored, or as the table of its columns.
+
+        `whole`: the table's rows have the pools in full. NotFound names the pools that may be meant.
+        """
         what = f"list {PLURAL}" if name is None else f"read ServingPool {namespace}/{name}"
-        return self._server.request("GET", pool_path(namespace, name), what, accept=TABLE if table else JSON)
+        query = {"labelSelector": selector} if selector else {}
+        query |= {"includeObject": "Object"} if whole else {}
+        accept = TABLE if table else JSON
+        try:
+            return self._server.request("GET", pool_path(namespace, name), what, query=query, accept=accept)
+        except NotInstalled:
+            raise
+        except NotFound as error:
+            error.near = () if name is None else self._near(str(namespace), name)
+            raise
+
+    def find(self, path: str, what: str, **query: str) -> dict[str, Any]:
+        """Objects of any kind. `what` as in `request`."""
+        return self._server.request("GET", path, what, query=query)
+
+    def _near(self, namespace: str, name: str) -> tuple[str, ...]:
+        """Pools whose names are near one that is not there: of its namespace, else of this name in another."""
+        near = get_close_matches(name, [str(one["name"]) for one in self._metadata(namespace)])
+        if near:
+            return tuple(near)
+        return tuple(f"{one['namespace']}/{name}" for one in self._metadata(None) if one["name"] == name)[:3]
+
+    def _metadata(self, namespace: str | None) -> list[dict[str, Any]]:
+        """Of a namespace's pools or of all; none where they may not be listed."""
+        try:
+            return [one["metadata"] for one in self._list(pool_path(namespace, None), {}, PROBED)["items"]]
+        except (ClusterError, KeyError, TypeError):
+            return []
 
     def pages(self, namespace: str | None) -> Iterator[dict[str, Any]]:
         """The list of a namespace, or of all, page by page: 5,000 pools at once are 50 MB."""
@@ -64,10 +103,13 @@ class Pools:
         found: list[dict[str, Any]] = self._list(path, {}, PROBED)["items"]
         return found
 
-    def watch(self, namespace: str | None, name: str | None, since: str, *, table: bool) -> Iterator[dict[str, Any]]:
+    def watch(
+        self, namespace: str | None, name: str | None, since: str, *, table: bool, selector: str | None = None
+    ) -> Iterator[dict[str, Any]]:
         """Changes after a resourceVersion, as `type` and `object`, until the API server ends the watch."""
         query: dict[str, str] = {"watch": "true", "resourceVersion": since, "timeoutSeconds": str(WATCHED)}
         query |= {} if name is None else {"fieldSelector": f"metadata.name={name}"}
+        query |= {"labelSelector": selector} if selector else {}
         path, what, accept = pool_path(namespace, None), f"watch {PLURAL}", TABLE if table else JSON
         with answering(what):
             response = self._server.open("GET", path, query=query, accept=accept, timeout=TIMEOUT + WATCHED)
@@ -78,12 +120,26 @@ class Pools:
                 *lines, kept = (kept + piece).split(b"\n")
                 yield from (json.loads(line) for line in lines if line)
 
+    def changes(self, namespace: str, name: str, found: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Each further state of a pool, without end. NotFound once it is deleted; ClusterError."""
+        while True:
+            for event in self.watch(namespace, name, found["metadata"]["resourceVersion"], table=False):
+                if event["type"] == "ERROR":  # such as a version that is no longer kept
+                    break
+                if event["type"] != "DELETED":
+                    found = event["object"]
+                    yield found
+            again = self.read(namespace, name)
+            if again["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
+                found = again
+                yield found
+
     def patch(self, namespace: str, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Merge changes into a pool. Conflict where it has another `metadata.resourceVersion` than they name."""
         return self.request("PATCH", pool_path(namespace, name), f"change ServingPool {namespace}/{name}", changes)
 
     def request(self, method: str, path: str, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Any request for one object; a PATCH merges. `what` completes "Cannot ..." in the message of a failure."""
+        """Send any request for an object; a PATCH merges. `what` completes "Cannot ..." in the message of a failure."""
         form = MERGE_PATCH if method == "PATCH" else JSON
         query = {"fieldManager": FIELD_MANAGER} if method in WRITES else {}
         return self._server.request(method, path, what, body, query=query, content_type=form)

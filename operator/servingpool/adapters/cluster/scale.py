@@ -39,7 +39,7 @@ READ_AT_ONCE = 16
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 60.0
 """Seconds before a target that cannot be scaled is asked for again. The pause doubles with each failure."""
 REPLICAS_LOOKED_AT = 3
-"""Of which all pods are read, to know the GPUs of one."""
+"""Replicas all of whose pods are read, to know the GPUs of a replica."""
 LONGEST_READING = 10.0
 """Seconds for all targets of a Prometheus. Others are decided on as they were read last, and come first next time."""
 
@@ -63,6 +63,8 @@ class Unscalable(Exception):
         self.fault, self.detail = fault, detail
 
 
+CORE = "v1"
+"""Version of the group of pods and services, which has no name."""
 SHORT = {
     **dict.fromkeys(("deploy", "deployment", "deployments"), "Deployment"),
     **dict.fromkeys(("sts", "statefulset", "statefulsets"), "StatefulSet"),
@@ -77,19 +79,19 @@ def known_sort(name: str) -> Sort:
 
 
 class Api(Protocol):
-    """What reading needs of a cluster."""
+    """Part of a cluster that reading needs."""
 
     async def get(self, path: str, **query: str) -> dict[str, Any]:
-        """What stands at a path. NotFound, Forbidden and other ClusterErrors."""
+        """The object at a path. NotFound, Forbidden and other ClusterErrors."""
 
 
 class Discovery:
-    """Which resources of which kinds have a scale subresource."""
+    """Resources of each kind that have a scale subresource."""
 
     def __init__(self, api: Api, clock: Callable[[], float]) -> None:
         self._api, self._clock = api, clock
         self._listed: dict[str, tuple[float, Sequence[Raw]]] = {}
-        """By path of a group's version: when, and its resources."""
+        """Time of listing and resources, by the path of a group's version."""
 
     async def resource(self, api_version: str, kind: str) -> Kind:
         """The resource of a kind. Raises Unscalable; ClusterError where discovery fails."""
@@ -110,9 +112,9 @@ class Discovery:
         if not group and kind in SHORT:
             return "apps/v1", SHORT[kind]
         groups = (await self._api.get("/apis"))["groups"]
-        for each in groups:
-            if group in {"", each["name"]}:
-                version = each["preferredVersion"]["groupVersion"]
+        versions = {each["name"]: each["preferredVersion"]["groupVersion"] for each in groups}
+        for within, version in {"": CORE, **versions}.items():
+            if group in {"", within}:
                 for one in await self._resources(version):
                     names = {one["name"], one.get("singularName"), one["kind"].lower(), *one.get("shortNames", ())}
                     if kind in names and "/" not in one["name"]:
@@ -209,7 +211,7 @@ async def _seen_in_pods(api: Api, target: Workload, selector: str) -> Workload:
 
 
 def owned_by(uid: str, pods: Sequence[Raw]) -> Sequence[Raw]:
-    """Of these pods those that this object controls; all, where it controls none itself."""
+    """The pods among these that this object controls; all, where it controls none itself."""
     return [raw for raw in pods if objects.owner_of(raw["metadata"]).uid == uid] or pods
 
 
@@ -229,10 +231,10 @@ class _Failure:
     fault: Fault
     detail: str
     version: str = ""
-    """API group and version that was asked for: of another one the answer may differ."""
+    """API group and version that was asked for: in another version the answer may differ."""
     times: int = 0
     again: float = -math.inf
-    """When it is asked for again, by the reader's clock."""
+    """Time of the next attempt, by the reader's clock."""
 
 
 class TargetReader:
@@ -247,10 +249,10 @@ class TargetReader:
         self._api, self._clock = api, clock
         self._discovery = Discovery(api, clock)
         self._held: dict[TargetKey, tuple[str, Workload]] = {}
-        """With the resourceVersion."""
+        """Targets as last read, with the resourceVersion."""
         self._read_at: dict[TargetKey, float] = {}
         self._tried_at: dict[TargetKey, float] = {}
-        """When its last reading began, whatever came of it."""
+        """Time at which each target's last reading began, whatever came of it."""
         self._failures: dict[TargetKey, _Failure] = {}
 
     def fault(self, key: TargetKey) -> Unscalable:
@@ -291,7 +293,7 @@ class TargetReader:
                 self._not_read(key, "the API server did not answer in time")
 
     def _due(self, key: TargetKey, version: str, now: float) -> bool:
-        """Whether a target is to be read now: one that cannot be scaled has pauses."""
+        """Whether a target is to be read now: a target that cannot be scaled has pauses."""
         failure = self._failures.get(key)
         # The pause is compared from both sides, so that a clock that steps back does not make it long.
         return failure is None or failure.version != version or not now < failure.again <= now + LONGEST_PAUSE

@@ -18,11 +18,11 @@ SHORT = 512
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One condition on a label."""
+    """A condition on a label."""
 
     key: str
     values: frozenset[str] | None
-    """One of these; any where None."""
+    """Values of the label that match; None matches any value."""
     negated: bool
 
     def admits(self, labels: Mapping[str, str]) -> bool:
@@ -34,7 +34,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """All terms must hold."""
+    """Terms on labels, all of which must hold."""
 
     text: str
     terms: tuple[Term, ...]
@@ -79,7 +79,7 @@ def _terms(text: str) -> Iterator[Term]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """What stands between commas that are not within parentheses."""
+    """Parts between commas that are not within parentheses."""
     begin = depth = 0
     for place, character in enumerate(text):
         depth += (character == "(") - (character == ")")

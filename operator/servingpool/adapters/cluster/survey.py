@@ -1,4 +1,4 @@
-"""What stands around a workload, read once: its pods, who scales it, the nodes it runs on."""
+"""Surroundings of a workload, read once: its pods, its autoscalers, its nodes."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Named(NamedTuple):
 
     namespace: str
     kind: str
-    """As kubectl takes it."""
+    """Kind as kubectl takes it."""
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """One workload as it is now."""
+    """A workload as it is now."""
 
     workload: Workload
     pods: tuple[Pod, ...]
-    """Those of its selector: of a group of pods the one that leads."""
+    """Pods of the workload's selector: of a group of pods the leading pod."""
     autoscalers: tuple[Raw, ...]
     """HPAs and ScaledObjects that scale it, as the API server has them."""
     nodes: tuple[Mapping[str, str], ...]
@@ -90,7 +90,7 @@ async def survey(cluster: Cluster, namespace: str, kind: str, name: str) -> Surv
 
 
 async def scalables(cluster: Cluster, say: Callable[[str], object]) -> list[Named]:
-    """Everything in the cluster that can be scaled, but for what another such object sets.
+    """Objects of the cluster that can be scaled, except those whose replicas another such object sets.
 
     `say` is told what may not be listed. ClusterError where that is Deployments.
     """
@@ -118,7 +118,7 @@ async def scalables(cluster: Cluster, say: Callable[[str], object]) -> list[Name
 async def surveyed(
     cluster: Cluster, targets: Iterable[Named], say: Callable[[str], object]
 ) -> AsyncIterator[tuple[Named, Survey]]:
-    """The survey of each; `say` is told why one cannot be read, such as that it was deleted meanwhile. ClusterError."""
+    """The survey of each; `say` is told why a workload cannot be read, such as deleted meanwhile. ClusterError."""
     for target in targets:
         try:
             found = await survey(cluster, *target)
@@ -135,7 +135,7 @@ def given_kind(sort: Sort) -> str:
 
 
 async def scaled_by(cluster: Cluster, namespace: str, kind: str, name: str) -> TargetKey:
-    """What an HPA (`hpa`) or a ScaledObject scales. NotFound, and ClusterError."""
+    """The workload that an HPA (`hpa`) or a ScaledObject scales. NotFound, and ClusterError."""
     version, plural = AUTOSCALERS[kind][:2]
     raw = await cluster.get(path_of(version, plural, namespace, name))
     found = objects.autoscaler({**raw, "kind": AUTOSCALERS[kind][2]})

@@ -1,4 +1,4 @@
-"""What gateways tell of the pools behind them, and how it completes what engines do not tell.
+"""Gateways: their figures on the pools behind them, in place of figures that engines do not tell.
 
 - `own_gateway`: which one, and what is asked of Prometheus for it
 - `sample`, `totals`: a pod's figures of one model, and all pods together since the first reading

@@ -11,12 +11,12 @@ from servingpool.decision.observation import Observation
 
 
 class Completing(NamedTuple):
-    """What the next call of `completed` needs to know of a pool."""
+    """State of a pool for the next call of `completed`."""
 
     shares: Shares | None = None
-    """None where the engines export metrics of their own."""
+    """Shares of metered engines; None where the engines export metrics of their own."""
     unbegun: Unbegun | None = None
-    """None where the engines count their requests themselves."""
+    """Counts of engines without a count of requests; None where the engines count their requests."""
 
 
 NOTHING = Completing()

@@ -19,10 +19,10 @@ from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation
 
 
 class Begun(NamedTuple):
-    """What one replica has begun since it was first read, or restarted."""
+    """Requests that a replica has begun since it was first read, or restarted."""
 
     prompts: Counts
-    """Its prompt tokens when they were last read."""
+    """Prompt tokens of the replica when they were last read."""
     requests: float = 0.0
 
 
@@ -35,7 +35,7 @@ class Unbegun(NamedTuple):
     waiting: float = 0.0
     """Requests in queues when they were last all known."""
     begun: Mapping[str, Begun] = MappingProxyType({})
-    """By replica."""
+    """Requests begun, by replica."""
 
 
 def with_first_tokens(
@@ -76,7 +76,7 @@ def _counts_no_requests(metrics: ReplicaMetrics) -> bool:
 
 
 def _read(metrics: ReplicaMetrics, before: Begun | None) -> tuple[Begun, float]:
-    """What a replica had begun before this sample, and its prompt tokens since; 0 where that is not known."""
+    """Requests that a replica had begun before this sample, and its prompt tokens since; 0 where not known."""
     prompts, rise = follow(
         None if before is None else before.prompts, Counts(metrics.scraped_at, (_or_nan(metrics.prompt_tokens),))
     )

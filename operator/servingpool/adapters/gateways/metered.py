@@ -25,7 +25,7 @@ from servingpool.decision.observation import (
 )
 
 LEAST_READY = 0.5
-"""Replicas that counts are divided by at least: the first one's first second is no load of a hundred."""
+"""Replicas that counts are divided by at least: the first replica's first second is no load of a hundred."""
 NO_LIMIT = Unknown("the pod template does not say how many requests a replica runs at a time, and the engine no queue")
 NO_FLIGHT = Unknown("the gateway does not tell how many requests are in flight")
 
@@ -33,14 +33,14 @@ ARRIVALS, GENERATED, PROMPTS, BETWEEN_SUM, BETWEEN_COUNT, TTFT_SUM, TTFT_COUNT, 
 
 
 class Shares(NamedTuple):
-    """What the gateway had counted when it was last scraped, and what of it one replica was given so far."""
+    """Counts of the gateway at its last scrape, and the part that each replica was given so far."""
 
     counted: Counts
-    """By the places above, one more for each bound of the TTFT histogram; the bounds are its layout."""
+    """Counts by the places above, and a count for each bound of the TTFT histogram; the bounds are its layout."""
     begun: float
     """Requests that have come and not waited, at most so far."""
     each: tuple[float, ...]
-    """As `counted`, of one replica."""
+    """Counts of one replica, in the places of `counted`."""
     each_begun: float
 
 
@@ -105,7 +105,7 @@ def _served_by(ready: Sequence[Replica], seconds: float) -> float:
 
 
 def _counts(gateway: GatewayMetrics, arrivals: float, bounds: tuple[float, ...]) -> Counts:
-    """What the gateway has counted; NaN for what it does not tell. `bounds`: of the TTFT histogram before."""
+    """Counts of the gateway; NaN for a count that it does not tell. `bounds`: of the TTFT histogram before."""
     between, ttft = gateway.inter_token_latency, gateway.time_to_first_token
     between = _not_told(()) if isinstance(between, Unknown) else between
     ttft = _not_told(bounds) if isinstance(ttft, Unknown) else ttft
@@ -125,7 +125,7 @@ def _each(running: Reading, replicas: int) -> Reading:
 
 
 def _sample(name: str, gateway: GatewayMetrics, shares: Shares, running: Reading) -> ReplicaMetrics:
-    """One replica's. What the gateway ought to tell and does not stays unknown."""
+    """Sample of one replica. Figures that the gateway ought to tell and does not stay unknown."""
     each = shares.each
     served = not isinstance(gateway.generation_tokens, Unknown)
 

@@ -1,4 +1,4 @@
-"""Which gateway a pool is behind, and what is asked of it."""
+"""The gateway of a pool, and the queries on it."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Gateway, MeasuredAt
 
 GatewayShare = Share
-"""Gateway and extra labels."""
+"""Gateway and extra labels by which gateways' series are read together."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnGateway:
-    """The gateway in front of one pool."""
+    """The gateway in front of a pool."""
 
     name: str
     namespace: str
-    """Of the gateway's pods."""
+    """Namespace of the gateway's pods."""
     workload: str | None
-    """None: all gateways of that name in the namespace."""
+    """Name of the gateway's workload; None: all gateways of that name in the namespace."""
 
     def pods(self, samples: Iterable[PodKey]) -> list[PodKey]:
-        """Those of these pods that are the gateway's, in order."""
+        """Pods of the gateway among these pods, in order."""
         name = self.workload
         own = re.compile(".*" if name is None else rf"{pods_of(name)}|{re.escape(name)}-[0-9]+").fullmatch
         return sorted((where, pod) for where, pod in samples if where == self.namespace and own(pod))
 
     @property
     def ambiguous(self) -> str:
-        """What to do where it does not name the model, and no workload is given."""
+        """Advice for a gateway that does not name the model and has no workload given."""
         return f"{self.name} does not name the model in its metrics: set spec.metrics.gateway.workload"
 
     @property
     def unseen(self) -> str:
-        """That none of its pods has a series."""
+        """Sentence for a gateway none of whose pods has a series."""
         workload = "" if self.workload is None else f" of workload '{self.workload}'"
         return f"Prometheus has no series of a gateway {self.name}{workload} in namespace {self.namespace}"
 
     @property
     def text(self) -> str:
-        """Its name and workload."""
+        """Name and workload of the gateway."""
         return self.name if self.workload is None else f"{self.name}/{self.workload}"
 
     def without(self, model: str) -> str:
-        """That no series of its pods is of this model."""
+        """Sentence for a gateway whose pods have no series of this model."""
         return f"gateway {self.name} exports no series of model '{model}'"
 
 
@@ -59,7 +59,7 @@ def gateway_of(pool: ServingPool, backend: BackendConfig) -> OwnGateway | None:
 
 
 def gateway_in(namespace: str, own: Gateway | None, backend: BackendConfig) -> OwnGateway | None:
-    """The same for any pool of the namespace."""
+    """The gateway of any pool of the namespace."""
     shared = backend.gateway
     if own is not None:
         return OwnGateway(own.name, namespace, own.workload)
@@ -87,7 +87,7 @@ def gateway_requests(
 
 
 def gateway_share(pool: ServingPool, backend: BackendConfig) -> GatewayShare | None:
-    """What it is read together by; None where it has no gateway."""
+    """Key of pools whose gateways are read together; None for a pool without a gateway."""
     own = gateway_of(pool, backend)
     return None if own is None else (own.name, tuple(sorted(pool.spec.metrics.match_labels.items())))
 

@@ -1,4 +1,4 @@
-"""One gateway pod's sample of one pool's model, with what the pod tells of all models together."""
+"""Sample of a gateway pod for one pool's model, with the figures of all models together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the gateways say of the pools behind them, each gateway's pods together."""
+"""Totals of the gateways on the pools behind them, each gateway's pods together."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ from servingpool.decision.observe import FAR
 COUNTERS = {"arrivals": "begun", "generation_tokens": "generation_tokens", "prompt_tokens": "prompt_tokens"}
 """Counts of a `GatewayMetrics`, and where a pod's sample holds them."""
 UNSERVED = {"unserved": "admission_rejections"}
-"""Likewise, of what is counted while there is no engine."""
+"""Count of requests that are counted while there is no engine, and where a pod's sample holds it."""
 ALL = COUNTERS | UNSERVED
 HISTOGRAMS = ("time_to_first_token", "inter_token_latency")
-"""Of both."""
+"""Histograms that a `GatewayMetrics` and a pod's sample both have."""
 PLAUSIBLE = 100.0
 """Requests/s of a gateway's pod that are no surprise, whatever came before."""
 KEPT = 3600.0
@@ -61,7 +61,7 @@ OTHERS = Unknown("backends[].gateway.models does not name this pool's namespace 
 
 
 class GatewayReader:
-    """The gateways that one backend knows of, and what they said last."""
+    """Gateways that a backend knows of, with their last figures."""
 
     def __init__(
         self, backend: BackendConfig, profiles: Mapping[str, GatewayProfile], metered: Collection[str] = ()
@@ -71,10 +71,10 @@ class GatewayReader:
         self._totals: dict[tuple[Key, OwnGateway], GatewayTotals] = {}
         self._latest: dict[Key, GatewayMetrics] = {}
         self._completing: dict[tuple[Key, str, str, tuple[str, ...]], Completing] = {}
-        """By pool, its uid, its model and its targets: those of each role apart."""
+        """State by pool, its uid, its model and its targets: each role apart."""
 
     def requests(self, pools: Sequence[ServingPool]) -> dict[GatewayShare, ReadRequest]:
-        """What to ask for. Of pools that may go to zero also why a pod of their gateway is not seen any more."""
+        """Queries on the gateways. Of pools that may go to zero also why a pod of their gateway disappeared."""
         known = [pool for pool in pools if self._known(pool) is not None]
         found = gateway_requests(known, self._backend, self._metered)
         for pool in known:
@@ -136,16 +136,16 @@ class GatewayReader:
 
 @dataclass(slots=True)
 class GatewayTotals:
-    """What one pool's gateway has counted since the first reading, over its pods.
+    """Counts of a pool's gateway since the first reading, over its pods.
 
     A pod counts from its first sample on, and from zero after a restart. One that is not seen for a while adds what it
     has counted meanwhile, where the sum of all pods' counters would fall and rise by all that it ever counted.
     """
 
     counts: dict[str, float] = field(default_factory=dict)
-    """By the names in COUNTERS, of those that were ever there."""
+    """Counts by the names in COUNTERS, of counters that ever existed."""
     histograms: dict[str, Histogram] = field(default_factory=dict)
-    """By name, likewise."""
+    """Histograms by name, of histograms that ever existed."""
     last: dict[PodKey, ReplicaMetrics] = field(default_factory=dict)
     pods: frozenset[PodKey] = frozenset()
     """The gateway's in the last reading."""
@@ -169,7 +169,7 @@ class GatewayTotals:
         *,
         metered: bool = False,
     ) -> GatewayMetrics:
-        """What the gateway says now. Unknown is what it ought to say and does not."""
+        """Figures of the gateway now. Unknown are figures that it ought to tell and does not."""
         if isinstance(reading, Unknown):
             return _unknown(profile, reading)
         if profile.model_label is None and own.workload is None:
@@ -262,7 +262,7 @@ class GatewayTotals:
         return reading.partial
 
     def _add(self, pod: PodKey, profile: GatewayProfile, before: ReplicaMetrics, now: ReplicaMetrics) -> ReplicaMetrics:
-        """Count what came between two samples of a pod. Which one the next is compared with."""
+        """Add the increase between two samples of a pod. Returns the sample to compare the next one with."""
         found = change(_counters(profile, before), _counters(profile, now))
         jumped = found is Change.CONTINUED and self._jumped(pod, before, now)
         if (found is Change.DAMAGED or jumped) and now.scraped_at <= self.doubted.setdefault(pod, now).scraped_at:

@@ -1,4 +1,4 @@
-"""What pools of one backend that are read together ask for."""
+"""Queries of the pools of one backend that are read together."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Share = tuple[str, tuple[tuple[str, str], ...]]
 
 @dataclass(slots=True)
 class Asked:
-    """What pools of one share want together."""
+    """Figures that pools of one share want together."""
 
     ttft_bounds: set[float] = field(default_factory=set)
     tpot_bounds: set[float] = field(default_factory=set)
     namespaces: set[str] = field(default_factory=set)
 
     def request(self, share: Share, *, gateway: bool = False) -> ReadRequest:
-        """The same as a request."""
+        """The same figures as a request."""
         return ReadRequest(
             engine=share[0],
             ttft_bounds=frozenset(self.ttft_bounds),
@@ -30,7 +30,7 @@ class Asked:
         )
 
     def add(self, namespace: str, ttft: float | None, tpot: float | None = None) -> None:
-        """One pool more."""
+        """Add a pool."""
         self.namespaces.add(namespace)
         self.ttft_bounds |= _known(ttft)
         self.tpot_bounds |= _known(tpot)

@@ -1,4 +1,4 @@
-"""One Prometheus, asked by all its pools together."""
+"""A Prometheus, asked by all its pools together."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class _Known:
     layout: Layout
     since: float
     lacking: bool = False
-    """Some pod has none of these buckets: it came after them, of another version."""
+    """Whether some pod has none of these buckets: it came after them, of another version."""
     wait: float = LAYOUT_LACKING_WAIT
     """Seconds to look again in while some pod lacks them."""
 
@@ -72,7 +72,7 @@ class _Known:
 
 
 class PrometheusBackend:
-    """Reads samples from one Prometheus. Keep one for the life of the operator, and `close` it."""
+    """Reader of samples from one Prometheus. Keep it for the life of the operator, and `close` it."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class PrometheusBackend:
         engines: Mapping[str, EngineMetrics] | None = None,
         gateways: Mapping[str, GatewayProfile] | None = None,
     ) -> None:
-        """`engines` and `gateways`: the profiles by name; those of this release by default."""
+        """A reader with the profiles of `engines` and `gateways` by name; those of this release by default."""
         self.config = config
         self._engines = shipped() if engines is None else engines
         self._gateways = shipped_gateways() if gateways is None else gateways
@@ -88,9 +88,9 @@ class PrometheusBackend:
         self._gate = asyncio.Semaphore(config.concurrency)
         self._known: dict[_Which, _Known] = {}
         self._queries: dict[tuple[str, bool], Queries] = {}
-        """By engine or gateway."""
+        """Queries by engine or gateway."""
         self._told: set[tuple[PodKey, str]] = set()
-        """What was logged of pods."""
+        """Log lines written about pods."""
 
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
         """Every pod's sample as last scraped; Unknown, with a reason fit for status, if Prometheus did not answer.
@@ -220,7 +220,7 @@ class PrometheusBackend:
             return Unknown(str(error))
 
     async def inspect(self, engine: str, pods: Collection[PodKey], *, gateway: bool = False) -> Inspection | Unknown:
-        """All that this Prometheus has of a few pods, as series of an engine or gateway.
+        """All figures that this Prometheus has of a few pods, as series of an engine or gateway.
 
         ValueError for one without a profile.
         """
@@ -254,7 +254,7 @@ class PrometheusBackend:
         self._known[which] = known
 
     def _tell(self, answers: Collection[Unread]) -> Unread:
-        """What could not be read in several answers together. Each pod is logged once."""
+        """Log rows that could not be read, of several answers together. Each pod is logged once."""
         whole = Unread()
         for one in answers:
             whole.include(one)
@@ -281,7 +281,7 @@ class PrometheusBackend:
 
 
 def _in_turn(pods: Collection[PodKey]) -> list[PodKey]:
-    """By name, a pod of each namespace in turn: one tenant's broken pods leave the others' explained."""
+    """Pods by name, a pod of each namespace in turn: a tenant's broken pods leave the others' explained."""
     turns: Counter[str] = Counter()
     ranked = []
     for namespace, pod in sorted(pods):
@@ -298,7 +298,7 @@ async def _caught(answer: Awaitable[T]) -> T | MetricsUnavailable:
 
 
 def _why(failures: Sequence[MetricsUnavailable], *, of: int) -> Unknown:
-    """Why a read in so many queries failed. One of which a single one was sent has had its turn."""
+    """Why a read in so many queries failed. A read of a single query has had its turn."""
     sent = [error for error in failures if not isinstance(error, Unsent)]
     if sent:
         heavy = next((error for error in sent if isinstance(error, Excess)), None)

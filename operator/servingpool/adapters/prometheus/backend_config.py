@@ -1,4 +1,4 @@
-"""How to reach one Prometheus, from the operator's own configuration: a pool can only name it."""
+"""Access to a Prometheus, from the operator's own configuration: a pool can only name it."""
 
 from __future__ import annotations
 
@@ -120,7 +120,8 @@ class BackendConfig(_Section):
     def _plain_url(cls, url: str) -> str:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError(f"must be http:// or https:// with a host, got '{url}'")
+            hint = "" if "://" in url or not url else f"; write http://{url}"
+            raise ValueError(f"must be http:// or https:// with a host, got '{url}'{hint}")
         if "@" in parts.netloc:
             raise ValueError("must not contain credentials, because URLs are logged; use basicAuth or bearerTokenFile")
         if parts.query or parts.fragment:

@@ -14,13 +14,14 @@ REPLIES_AT_ONCE = 192 * 2**20
 MOST_ROWS = 300_000
 """Rows of one reply: three times what a slice of a full fleet has."""
 MOST_VALUES = 1_000_000
-"""Commas in what is parsed at once; a full slice in one piece has 700,000. 8 MiB of `[],` become 230 MiB of objects."""
+"""Commas in a text that is parsed at once; a full slice in one piece has 700,000. 8 MiB of `[],` become 230 MiB of
+objects."""
 MOST_SAMPLES = 50_000
 """Pods and models that one reply has samples of."""
 MOST_TEXT = 1_000
 """Characters of a namespace's, pod's or model's name."""
 MOST_BUCKETS = 200
-"""Upper bounds of one histogram in a namespace: those that most pods have. vLLM has 22."""
+"""Upper bounds of a histogram in a namespace: those of most pods are kept. vLLM has 22."""
 NAMES_OF_NAMESPACES = 400
 """Characters of namespaces' names that one query picks its series by, in the mean: each of its selectors has them, and
 VictoriaMetrics takes 16 KiB."""
@@ -47,4 +48,4 @@ class Room:
 
 
 REPLIES = Room(REPLIES_AT_ONCE)
-"""What the replies of all backends share."""
+"""Bytes of replies that all backends share."""

@@ -1,4 +1,4 @@
-"""Where the figures of a sample stand: each series has a column, and each figure one or several to be read from."""
+"""Columns of a sample's figures: each series has a column, each figure one or several columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from servingpool.adapters.prometheus.rows import ROW_ERRORS, Unread
 SCRAPED_AT = ""
 """The scrape time's row has no metric name."""
 SEVERAL_COLUMN = 1
-"""Of the row named SEVERAL; the scrape time's is 0."""
+"""Column of the row named SEVERAL; the scrape time's is 0."""
 
 Row = list[float | None]
 SampleKey = tuple[str, str, str]
@@ -23,14 +23,14 @@ SampleKey = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class HistogramColumns:
-    """Of one histogram."""
+    """Columns of a histogram."""
 
     name: str
     total: int
     count: int
     buckets: tuple[tuple[float, int], ...] = ()
     all_requests: int | None = None
-    """Its count with the requests that the profile excludes; None where it excludes none."""
+    """Column of the count with the requests that the profile excludes; None where it excludes none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Made:
     parts: tuple[tuple[int, float], ...]
     """Columns and their signs."""
     needs_all: bool
-    """Without one of its parts there is no total."""
+    """Whether the total is unknown where a part is missing."""
     less: float = 0.0
     """Subtracted from the total."""
 
@@ -54,7 +54,7 @@ class Made:
 
 
 class Columns:
-    """Where in a sample's row each series goes: sample rows are lists, for 20,000 dicts would take 100 MB."""
+    """Places of the series in a sample's row: sample rows are lists, for 20,000 dicts would take 100 MB."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class Columns:
         *,
         needs_all: bool = True,
     ) -> int:
-        """The total of terms; none where one of them, or of those `beside`, is missing and all are needed."""
+        """Column of the total of `terms`; empty where a term, or one `beside`, is missing and all are needed."""
         group = queries.profile.group_of(series)
         signed = [(Source(term.removeprefix("-"), group), -1.0 if term[0] == "-" else 1.0) for term in terms]
         signed += [(Source(term.removeprefix("-"), group), 0.0) for term in beside]

@@ -1,4 +1,4 @@
-"""Why pods have no sample: one small query on those pods alone, beside the one that reads all."""
+"""Why pods have no sample: a small query on those pods alone, beside the query that reads all."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PodKey = tuple[str, str]
 LONGEST_QUERY = 16_000
 """Characters: VictoriaMetrics takes 16 KiB."""
 ROUTER_LABEL = "server"
-"""What the router of vLLM's production-stack names an engine by, whose series it re-exports without its model."""
+"""Label by which the router of vLLM's production-stack names an engine; it re-exports the series without its model."""
 
 
 class Cause(Enum):
-    """What is wrong with a pod that has no usable sample."""
+    """Fault of a pod that has no usable sample."""
 
     UNKNOWN = auto()
-    """Not looked into yet, or not to be told apart."""
+    """Not examined yet, or not to be told apart."""
     STALE = auto()
     OTHER_MODEL = auto()
     NOT_SCRAPED = auto()
@@ -34,7 +34,7 @@ class Cause(Enum):
     ROUTER = auto()
     WRONG_LABELS = auto()
     AMBIGUOUS = auto()
-    """Its gauges have several series in one scrape, which may be parts or copies."""
+    """Gauges have several series in one scrape, which may be parts or copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +48,16 @@ class Missing:
 
 @dataclass(slots=True)
 class Evidence:
-    """What Prometheus has of one pod."""
+    """Series that Prometheus has of one pod."""
 
     up: float | None = None
     """1 where a scrape of it works, 0 where all fail; None where it is no target."""
     series: dict[str, list[Mapping[str, str]]] = field(default_factory=dict)
-    """By metric, the labels that say of which model it is, and that its engine's profile asks about."""
+    """Labels by metric: the model's label, and labels that the engine's profile asks about."""
 
 
 def question(queries: Queries, known: Mapping[str, EngineMetrics], pods: Iterable[PodKey]) -> str:
-    """Of these pods: whether they are scraped, and which engines' series they have, whatever the model."""
+    """Query on these pods: whether they are scraped, and which engines' series they have, whatever the model."""
     namespace, pod = _whose(queries)
     where = of_pods(queries, pods)
     names = sorted({name for profile in known.values() for name in clock_names(profile)})
@@ -83,7 +83,7 @@ def of_pods(queries: Queries, pods: Iterable[PodKey]) -> str:
 
 
 def explained(queries: Queries, known: Mapping[str, EngineMetrics], pods: Iterable[PodKey]) -> list[PodKey]:
-    """Of these pods the first ones, as many as one `question` has room for."""
+    """The first of these pods, as many as a `question` has room for."""
     return fitting(pods, LONGEST_QUERY - len(question(queries, known, ())), times=2)
 
 
@@ -102,7 +102,7 @@ def fitting(pods: Iterable[PodKey], room: int, *, times: int) -> list[PodKey]:
 
 
 def evidence(queries: Queries, rows: Iterable[Mapping[str, Any]]) -> tuple[dict[PodKey, Evidence], bool]:
-    """By pod; and whether there are series of the engine without pod or namespace. Unreadable rows are left out."""
+    """Evidence by pod; and whether series of the engine lack pod or namespace. Unreadable rows are left out."""
     found: dict[PodKey, Evidence] = {}
     lost = False
 
@@ -177,7 +177,7 @@ def _no_series(queries: Queries, up: float | None, *, lost: bool) -> Missing | N
 def _wrong_labels(
     queries: Queries, engine: str, seen: Evidence, match_labels: tuple[tuple[str, str], ...]
 ) -> Missing | None:
-    """Why there is no sample, although the pod has the engine's series. None where it has one by now."""
+    """Why a pod has no sample, although it has the engine's series. None where it has one by now."""
     profile = queries.profile
     name = next(each for each in clock_names(profile) if each in seen.series)
     if profile.model_label and not models_of(seen, profile):

@@ -1,4 +1,4 @@
-"""One connection to Prometheus: a reply within a deadline, whole and parsed, or `MetricsUnavailable`."""
+"""A connection to Prometheus: a reply within a deadline, whole and parsed, or `MetricsUnavailable`."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.rows import shown
 
 LONGEST_URL = 2_000
-"""Characters; the parameters of a longer one are sent as a POST, for proxies cap a URL at 4 to 8 kB."""
+"""Characters of a URL; the parameters of a longer one are sent as a POST, for proxies cap a URL at 4 to 8 kB."""
 PIECE = 2**16
 """Bytes of rows parsed at a time. A whole slice is 60 MB of objects: too much for a processor's cache, and enough for
 the garbage collector to set in, so each row would cost half as much again."""
 _CHUNK = 2**16
-"""Bytes of one read of the socket. Packed ones become a thousand times as many at most."""
+"""Bytes of a read of the socket. Packed bytes become a thousand times as many at most."""
 _NEXT_ROW = b',{"metric":'
 """Between two rows, and nowhere else: within a string, quotes have a backslash before them. Where a server writes
 blanks in between, all rows are parsed at once."""
@@ -40,7 +40,7 @@ _LOGGED = 500
 _KNOWN_ERROR_TYPES = {"timeout", "canceled", "execution", "bad_data", "internal", "unavailable", "not_found"}
 _HEAVY_TYPES = {"timeout", "canceled", "execution"}
 _HEAVY = {413, 414, 422, 503, 504}
-"""What is answered where a query is too much, by its length, its series or its time."""
+"""Answers where a query is too much, by its length, its series or its time."""
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class MetricsUnavailable(Exception):
 
 
 class Unsent(MetricsUnavailable):
-    """It was not asked: other queries took all the time that there was."""
+    """The query was not sent: other queries took all the time."""
 
 
 class Excess(MetricsUnavailable):
@@ -72,7 +72,7 @@ class Answer(requests.Response):
         super().__init__()
         self.status_code, self.body, self._backend = status, body, backend
         self.kind: object = None
-        """Of query results: vector or matrix."""
+        """Kind of a query result: vector or matrix."""
         self.warnings: tuple[str, ...] = ()
         """Reasons why the result may be partial. Not for the status: Thanos puts its stores' addresses there."""
         self.ends: Any = None
@@ -81,7 +81,7 @@ class Answer(requests.Response):
         """From where to where the body holds the other rows, a comma before each."""
 
     def json(self, **_: object) -> dict[str, Any]:
-        """What the library looks for the result in, which is this answer. InvalidJSONError where there is no data."""
+        """The answer itself, in which the library looks for the result. InvalidJSONError where there is no data."""
         # The reply is small without the rows between the first and the last. Without two commas it is left whole.
         second, last = self._between = max(self.body.find(_NEXT_ROW), 0), max(self.body.rfind(_NEXT_ROW), 0)
         try:
@@ -116,7 +116,7 @@ class Answer(requests.Response):
 
 
 class PrometheusClient:
-    """One Prometheus, asked by prometheus-api-client. Not for use by two threads at once: a session is not."""
+    """Client of a Prometheus, by prometheus-api-client. Not for use by two threads at once: a session is not."""
 
     def __init__(self, config: BackendConfig) -> None:
         session = requests.Session()
@@ -154,7 +154,7 @@ class PrometheusClient:
         return self._ask("matrix", ask, {"start": start, "end": end}, timeout)  # the library rounds to whole seconds
 
     def active_targets(self) -> list[dict[str, Any]]:
-        """What it scrapes. Raises MetricsUnavailable, also where a server has no such list (Mimir, VictoriaMetrics)."""
+        """Targets that Prometheus scrapes. Raises MetricsUnavailable, also where a server has no such list."""
         found = self._called(partial(self._api.get_targets, "active")).get("activeTargets")
         if not isinstance(found, list):
             raise self._unavailable("has no list of targets")
@@ -169,7 +169,7 @@ class PrometheusClient:
         return answer
 
     def _called(self, call: Callable[[], Any]) -> Any:
-        """What a method of the library returns. Raises MetricsUnavailable in place of all that it raises."""
+        """Result of a method of the library. Raises MetricsUnavailable in place of the library's errors."""
         self._api.headers, self._api.auth = self._headers(), self._auth()
         try:
             return call()
@@ -232,7 +232,7 @@ class PrometheusClient:
 
 
 def _what(error: Exception) -> str:
-    """What an exception that came in time says of a backend."""
+    """Sentence on a backend by an exception that came in time."""
     if isinstance(error, requests.exceptions.SSLError):
         return "failed the TLS handshake: its certificate is not trusted, or it rejects ours"
     if isinstance(error, requests.exceptions.ConnectionError):

@@ -1,4 +1,4 @@
-"""All that Prometheus has of a few pods, for `servingpool check`: which engine, which series hold which figure."""
+"""Series that Prometheus has of a few pods, for `servingpool check`: which engine, which series hold which figure."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from servingpool.adapters.prometheus.scrape_errors import scrape_errors
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What was found of some pods."""
+    """Findings on some pods."""
 
     pods: Collection[PodKey]
-    """Those that were looked at: a query has room for so many names."""
+    """Pods that were examined: a query has room for so many names."""
     evidence: Mapping[PodKey, Evidence]
-    """Which engines' series they have."""
+    """Series of the pods, by engine."""
     samples: Mapping[PodKey, tuple[Sample, ...]]
     """Series of the engine that was asked for, buckets left out."""
     ages: Mapping[Figure, float]
-    """Seconds since the newest sample of each figure that has one."""
+    """Seconds since the newest sample of each figure that has a sample."""
     errors: Mapping[PodKey, str]
     """Why a scrape fails, where Prometheus tells."""
 
@@ -108,6 +108,6 @@ def _errors(client: PrometheusClient, queries: Queries, down: Collection[PodKey]
 
 
 def own_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """As the engine wrote them, before scraping renamed those that it set itself."""
+    """Labels as the engine wrote them, before scraping renamed labels that it set itself."""
     prefix = exported("")
     return {name: labels.get(exported(name), value) for name, value in labels.items() if not name.startswith(prefix)}

@@ -21,7 +21,7 @@ NATIVE = "native"
 UNREADABLE = "unreadable"
 """The part of the rows that tell buckets whose bound is no number."""
 TWINS = "twins"
-"""The part of the rows that are `up` of several targets at one address."""
+"""Label value of the rows that are `up` of several targets at one address."""
 OWN = "own "
 """Begins the part of a row that is there where a label that tells targets apart is an engine's own elsewhere."""
 TARGETS = "targets"
@@ -94,7 +94,7 @@ def _bucket(queries: Queries, row: Mapping[str, Any]) -> BucketCount:
 
 
 def _learned(queries: Queries, twins: Iterable[Mapping[str, Any]], targets: Sequence[str]) -> tuple[str, ...]:
-    """The labels by which targets are told apart, with those in which `up` at one address differ."""
+    """Labels by which targets are told apart, and the labels in which `up` at one address differ."""
     same: defaultdict[tuple[str, ...], list[Mapping[str, str]]] = defaultdict(list)
     for row in twins:
         labels = row["metric"]
@@ -133,7 +133,7 @@ def _own(queries: Queries, scope: Scope, label: str, up: str) -> str:
 
 
 def _up(queries: Queries, scope: Scope) -> list[str]:
-    """Of all targets that may be of the scope: whether scraping them works."""
+    """Query whether scraping works for all targets that may be of the scope."""
     (namespaces, (pod, _), _) = queries.owned
     if not scope.namespaces:
         return [f'up{{{pod}!=""}}']
@@ -157,7 +157,7 @@ def _unreadable(queries: Queries, scope: Scope) -> str:
 
 
 def _counts(queries: Queries, series: Sequence[str]) -> str:
-    """Of each namespace the buckets of most pods: a page may have a hundred thousand."""
+    """Query on the buckets of most pods in each namespace: a page may have a hundred thousand."""
     space = _space(queries)
     return f"topk by (__name__, {space}) ({MOST_BUCKETS}, count by (__name__, le, {space}) ({' or '.join(series)}))"
 

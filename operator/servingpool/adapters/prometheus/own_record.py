@@ -41,18 +41,18 @@ class AmbiguousRecord(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One sample: the labels that the metric's catalogue entry has besides the pool, and the value."""
+    """A sample: the labels that the metric's catalogue entry has besides the pool, and the value."""
 
     labels: Mapping[str, str]
     value: float
 
 
 Record = dict[Metric, list[Point]]
-"""All that is known of a pool at one time."""
+"""Figures of a pool at one time, by metric."""
 _BY_NAME = {metric.value: metric for metric in Metric}
 _Labels = frozenset[tuple[str, str]]
 _Sources = dict[_Labels, Record]
-"""By the labels that scraping added."""
+"""Rows by the labels that scraping added."""
 
 
 def one(record: Record, metric: Metric) -> float | None:
@@ -63,7 +63,7 @@ def one(record: Record, metric: Metric) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class OwnRecord:
-    """One pool in one Prometheus."""
+    """Record of a pool in one Prometheus."""
 
     config: BackendConfig
     key: tuple[str, str]
@@ -71,14 +71,14 @@ class OwnRecord:
     """Further labels that the series must have."""
 
     def at(self, time: float) -> Record:
-        """As of the last scrape before `time`, Unix seconds. Raises MetricsUnavailable or AmbiguousRecord."""
+        """The record at the last scrape before `time`, Unix seconds. Raises MetricsUnavailable or AmbiguousRecord."""
         with closing(PrometheusClient(self.config)) as client:
             answer = client.query(self._selector(Metric), self.config.timeout, time)
             found = self._by_time(answer.rows(), lambda row: [row["value"]])
         return max(found.values(), key=len, default={})  # one, unless a row has a damaged time
 
     def over(self, metrics: Iterable[Metric], start: float, end: float, step: float) -> Iterator[tuple[float, Record]]:
-        """As of every `step` seconds from `start` to `end` at which something is known. Raises as `at`."""
+        """Records at every `step` seconds from `start` to `end` at which anything is known. Raises as `at`."""
         selector = self._selector({*metrics, Metric.DECIDED_AT})
         steps = math.floor((end - start) / step)
         with closing(PrometheusClient(self.config)) as client:

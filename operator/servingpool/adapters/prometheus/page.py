@@ -1,4 +1,4 @@
-"""What a profile finds on an engine's page, without a Prometheus: for `servingpool check-profile` and `check`."""
+"""Figures that a profile finds on an engine's page, without a Prometheus: for `check-profile` and `check`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POD = "pod"
 
 
 class Sample(NamedTuple):
-    """One line of a page, or one series of Prometheus."""
+    """A line of a page, or a series of Prometheus."""
 
     name: str
     labels: Mapping[str, str]
@@ -31,13 +31,13 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where a figure stands."""
+    """Place of a figure on a page."""
 
     figure: Figure
     series: Series | None
     """The first of the profile's that is there; None where none is."""
     samples: tuple[Sample, ...] = ()
-    """Of those, without a histogram's buckets."""
+    """Samples of the figure, without a histogram's buckets."""
 
     @property
     def labels(self) -> list[str]:
@@ -62,7 +62,7 @@ def parse(text: str) -> list[Sample]:
 
 
 def find(profile: EngineMetrics, samples: Sequence[Sample]) -> list[Found]:
-    """Where each figure stands, those that the profile lacks too."""
+    """Place of each figure, also of those that the profile lacks."""
     return [_find(profile, figure, samples) for figure in Figure]
 
 
@@ -100,7 +100,7 @@ def unreadable(profile: EngineMetrics, samples: Sequence[Sample]) -> list[str]:
 
 
 def ambiguous(profile: EngineMetrics, samples: Sequence[Sample]) -> list[str]:
-    """Gauges with several series that may be parts or copies, in a sentence each. The operator reads no such page."""
+    """Gauges with several series that may be parts or copies, in sentences. The operator reads no such page."""
     found = []
     for name in sorted(profile.gauges):
         for number, group in enumerate(profile.groups):

@@ -1,4 +1,4 @@
-"""How one request is read: which series, which buckets, in how many queries; and from the rows of a reply to samples.
+"""Reading of a request: its series, buckets and queries; and samples from the rows of a reply.
 
 20,000 pods make half a million rows a tick, so each row costs little.
 """
@@ -25,13 +25,13 @@ ROWS_PER_SLICE = 100_000
 MOST_SLICES = 16
 """Enough for 20,000 pods of which every bucket of both histograms is read, because pools have many different SLOs."""
 SAMPLES_PER_CHUNK = 400_000
-"""Samples in one reply of a range query, about 10 MB."""
+"""Samples in a reply of a range query, about 10 MB."""
 MOST_POINTS = 10_000
-"""Times in one range query; Prometheus refuses over 11,000."""
+"""Times in a range query; Prometheus refuses over 11,000."""
 HISTOGRAMS = tuple(figure.field for figure in HISTOGRAM_FIGURES)
 FIGURES = tuple(figure.field for figure in Figure if figure not in HISTOGRAM_FIGURES)
 FIELDS = (*FIGURES, *HISTOGRAMS)
-"""Of `ReplicaMetrics`: those that are read."""
+"""Fields of `ReplicaMetrics` that are read."""
 
 EMPTY = Histogram((), (), 0.0, 0.0)
 _EARLY = 0.001
@@ -40,7 +40,7 @@ _EARLY = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a thread needs to evaluate a request."""
+    """Inputs that a thread needs to evaluate a request."""
 
     queries: Queries
     columns: Columns
@@ -76,7 +76,7 @@ class Plan:
 
     @property
     def points(self) -> int:
-        """How many times one range query may cover so that its reply stays small."""
+        """Times that a range query may cover so that its reply stays small."""
         return max(1, min(MOST_POINTS, SAMPLES_PER_CHUNK * self.slices // max(1, self.rows)))
 
     def query(self, scope: Scope) -> str:
@@ -92,7 +92,7 @@ class _Rows(dict[SampleKey, Row]):
         self._width = width
 
     def __missing__(self, sample: SampleKey) -> Row:
-        """A new one. TypeError where its key is no text, or too long a one; ValueError where there are too many."""
+        """A new row. TypeError where its key is no text, or is too long; ValueError where there are too many rows."""
         if not all(isinstance(each, str) and len(each) <= MOST_TEXT for each in sample):
             raise TypeError("a label that is no text, or too long")
         if len(self) > MOST_SAMPLES:
@@ -102,7 +102,7 @@ class _Rows(dict[SampleKey, Row]):
 
 
 class Table:
-    """The rows of one evaluation, gathered by sample."""
+    """Rows of an evaluation, gathered by sample."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
@@ -176,7 +176,7 @@ class Table:
 
 
 def gather(rows: Iterable[Mapping[str, Any]], columns: Columns) -> Table:
-    """The table of an instant query's rows; `Table.unread` has those that are not what was asked for."""
+    """Table of an instant query's rows; `Table.unread` has the rows that were not asked for."""
     table = Table(columns)
     found, unread = table.rows, table.unread
     for sample, column, row in columns.locate(rows, unread):

@@ -25,7 +25,7 @@ from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS, Figure, 
 _POD_ENDINGS = "bcdfghjklmnpqrstvwxz2456789" + "aeiouy013"
 
 SEVERAL = "several"
-"""The name of a row of a sample whose gauges have several series in one scrape that nothing tells apart."""
+"""Name of the row of a sample whose gauges have several series in one scrape that nothing tells apart."""
 ADDRESS = ("job", "instance")
 """Labels that tell a target from others, in most cases."""
 SCRAPING = ("endpoint", "service", "container", "node", "prometheus", "prometheus_replica", "replica")
@@ -37,15 +37,15 @@ GROUP = "__group__"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which pods a query is about."""
+    """Pods that a query is about."""
 
     match_labels: tuple[tuple[str, str], ...] = ()
     namespaces: tuple[str, ...] = ()
-    """All where empty."""
+    """Namespaces; empty for all."""
     models: tuple[str, ...] = ()
-    """Likewise."""
+    """Models; empty for all."""
     pods: str = ""
-    """A regular expression that a pod's name matches; likewise."""
+    """Regular expression that a pod's name matches; empty for all."""
     endings: str = ""
     """Last characters of the pods' names; any where empty."""
 
@@ -57,20 +57,20 @@ class Scope:
 
 
 class Source(NamedTuple):
-    """A metric in one of the profile's groups: what a column of a sample holds."""
+    """A metric in a group of the profile: the content of a sample's column."""
 
     name: str
     group: int = 0
     value: str = ""
-    """Of the label that the group is split by."""
+    """Value of the label that the group is split by."""
 
     @property
     def key(self) -> str:
-        """Tells its rows from those of the same metric in another group."""
+        """Key that tells its rows from those of the same metric in another group."""
         return source_key(self.name, str(self.group), self.value) if self.group else self.name
 
     def part(self, suffix: str) -> Source:
-        """One of the series of a histogram."""
+        """Series of a histogram with this suffix: `sum`, `count` or `bucket`."""
         return Source(f"{self.name}_{suffix}", self.group)
 
 
@@ -81,7 +81,7 @@ def source_key(name: str, group: str, value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """Writes the queries for one engine's series as one Prometheus labels them."""
+    """Writer of the queries for an engine's series as one Prometheus labels them."""
 
     profile: EngineMetrics
     labels: SeriesLabels = field(default_factory=SeriesLabels)
@@ -112,12 +112,12 @@ class Queries:
         return labels.get(own_namespace) or labels[namespace], labels.get(own_pod) or labels[pod]
 
     def source(self, series: Series) -> Source:
-        """What a series with a name is read from."""
+        """Source of a series with a name."""
         return Source(series.name, self.profile.group_of(series))
 
     @property
     def sources(self) -> list[Source]:
-        """All histograms of the profile."""
+        """Sources of all histograms of the profile."""
         figures = self.profile.figures
         return sorted({self.source(one) for each in HISTOGRAMS for one in figures.get(each, ()) if one.name})
 
@@ -132,7 +132,7 @@ class Queries:
         return [label for pair in self.owned[:2] for label in pair if label]
 
     def samples(self, buckets: Mapping[Source, Collection[str]], scope: Scope, targets: Sequence[str] = ADDRESS) -> str:
-        """All figures of every sample: `__name__` (and `le`) tell which; a row without `__name__` is the scrape time.
+        """Query on all figures of every sample, told apart by `__name__` and `le`; a row without is the scrape time.
 
         `buckets`: histogram -> the texts of `le` wanted. `targets`: labels that tell targets apart. A row of any but
         the first group names it in the label GROUP. A row named SEVERAL tells of a sample that is not to be used.
@@ -169,7 +169,7 @@ class Queries:
         return [selector for selector, _ in self._clock(scope)]
 
     def _clock(self, scope: Scope) -> list[tuple[str, int]]:
-        """The same, each with its group.
+        """The sources of the scrape time, each with its group.
 
         One metric each: `timestamp` drops names, and two of one pod would be the same series.
         """
@@ -207,7 +207,7 @@ class Queries:
         return {group: list(dict.fromkeys(names)) for group, names in found.items() if names}
 
     def _once(self, selectors: Sequence[str], targets: Sequence[str], *more: str, group: int) -> str:
-        """Each figure of a sample once.
+        """Query that has each figure of a sample once.
 
         Within a scrape, series that differ in labels that nobody named are parts of a figure, such as one for each
         tenant. A label that scraping adds is the same on all series of a target. Over the targets it is the greatest: a
@@ -227,12 +227,12 @@ class Queries:
         return f"{total} by ({self.by('__name__', *dict.fromkeys(told), group=group)}) ({' or '.join(selectors)})"
 
     def own(self, group: int = 0) -> list[str]:
-        """The labels of one pod's series that are added up."""
+        """Labels of a pod's series that are added up."""
         own = self.profile.added(group)
         return [*own, *(exported(name) for name in own)]
 
     def by(self, *more: str, group: int = 0) -> str:
-        """Labels to aggregate by, those of pod and model among them."""
+        """Labels to aggregate by, pod and model among them."""
         owned = self.owned[:2] if self.profile.groups[group].any_model else self.owned
         return ", ".join((*more, *(label for pair in zip(*owned, strict=True) for label in pair if label)))
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 ROW_ERRORS = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
-"""What reading a row of another shape raises."""
+"""Errors that reading a row of another shape raises."""
 NUMBER = "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?|[+-]?[Ii]nf"
 """How the upper bound of a bucket may be written, as a regular expression of both Python and Prometheus."""
 MOST_NAMED = 1_000
@@ -34,13 +34,13 @@ def bound_of(text: object) -> float:
 
 @dataclass(slots=True)
 class Unread:
-    """The rows of one answer that were left out."""
+    """Rows of an answer that were left out."""
 
     labels: tuple[tuple[str, str], ...] = (("namespace", ""), ("pod", ""))
     """Names of the labels with namespace and pod; to each the one that wins over it, or nothing."""
     count: int = 0
     pods: dict[tuple[str, str], str] = field(default_factory=dict)
-    """What is wrong, by namespace and pod: the first ones."""
+    """Faults of the first rows, by namespace and pod."""
     _named: Counter[str] = field(default_factory=Counter, repr=False, compare=False)
     """How many of each namespace."""
 
@@ -67,7 +67,7 @@ class Unread:
         return True
 
     def readable(self, rows: Iterable[Mapping[str, Any]], parse: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
-        """What `parse` makes of each row, without those at which it raises one of `ROW_ERRORS`."""
+        """Result of `parse` on each row, without rows at which it raises one of `ROW_ERRORS`."""
         for row in rows:
             try:
                 found = parse(row)
@@ -77,7 +77,7 @@ class Unread:
             yield found
 
     def _pod(self, row: object) -> tuple[str, str]:
-        """Of whose page the row is, as far as it tells."""
+        """Pod of the row, as far as it tells."""
         labels = row.get("metric") if isinstance(row, dict) else None
         found = labels if isinstance(labels, dict) else {}
         (namespace, own_namespace), (pod, own_pod) = self.labels

@@ -1,4 +1,4 @@
-"""What is asked of a backend, and what comes back: the metrics samples of all its pods at about one time.
+"""Requests to a backend and its replies: the metrics samples of all its pods at about one time.
 
 One query serves all pools, so it asks for the buckets of all their SLOs' bounds. Each pool is handed its own samples
 and its own buckets only, else pools of other tenants would change them.
@@ -29,7 +29,7 @@ from servingpool.adapters.prometheus.rows import Unread, bound_of
 from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
 
 PodSamples = Mapping[PodKey, Mapping[str, ReplicaMetrics]]
-"""Each pod's samples by the model name they carry: one, unless a pod serves several."""
+"""Samples of a pod by model name: one, unless the pod serves several."""
 ANY_MODEL = ""
 """Stands for the model's name where an engine's series carry none."""
 
@@ -46,13 +46,13 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """What all pools with the same engine and the same `matchLabels` have in common: one request serves them all."""
+    """Part of a reading that pools of the same engine and the same `matchLabels` share: one request serves them all."""
 
     engine: str = "vllm"
     ttft_bounds: frozenset[float] = frozenset()
     """Every TTFT bound, in seconds, of these pools' SLOs: the buckets around them are read."""
     tpot_bounds: frozenset[float] = frozenset()
-    """Every TPOT bound, in seconds, likewise."""
+    """Every TPOT bound of these pools, in seconds."""
     match_labels: tuple[tuple[str, str], ...] = ()
     """Label names and exact values that a series must carry, sorted by name."""
     models: frozenset[str] = frozenset()
@@ -60,7 +60,7 @@ class ReadRequest:
     pods: str = ""
     """A regular expression that a pod's whole name matches; anything where empty."""
     namespaces: frozenset[str] = frozenset()
-    """Of the pods that are asked for; all where empty. A history names its own."""
+    """Namespaces of the pods that are asked for; empty for all. A history names its own."""
     explain: frozenset[PodKey] = frozenset()
     """Pods that had no sample when they were last read: the reading is to say why."""
     gateway: bool = False
@@ -73,7 +73,7 @@ class ReadRequest:
 
 
 class NotAsked(Unknown):
-    """The backend had other queries to answer for as long as it has: the one for this was never sent."""
+    """The query was never sent: the backend answered other queries until the deadline."""
 
     __slots__ = ()
 
@@ -86,27 +86,27 @@ class TooLarge(Unknown):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """One pool's part of a reading."""
+    """Part of a reading for one pool."""
 
     samples: tuple[ReplicaMetrics, ...]
     missing: Mapping[str, Missing]
-    """By pod name."""
+    """Reasons why pods have no sample, by pod name."""
     doubled: tuple[str, ...] = ()
     """Pods with a sample that may be of two engines, see `Layout.doubled`; sorted."""
 
     native: tuple[str, ...] = ()
     """Pods whose histograms Prometheus stores as native ones alone; sorted."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    """What could not be read of pods, whether they have a sample or not."""
+    """Parts of pods that could not be read, whether they have a sample or not."""
 
     @property
     def named_doubled(self) -> str:
-        """Their names, in a sentence."""
+        """Names of the doubled pods, in a sentence."""
         return _names(list(self.doubled))
 
     @property
     def named_native(self) -> str:
-        """Likewise."""
+        """Names of the pods with native histograms, in a sentence."""
         return _names(list(self.native))
 
     @property
@@ -115,7 +115,7 @@ class Selection:
         return _alike(self.unreadable)
 
     def explain(self) -> str:
-        """Why pods are missing, each cause with the pods that it is of; empty where none is missing.
+        """Sentence on the missing pods, with pods that fail alike together; empty where none is missing.
 
         By name, for what the watch shows first is no news.
         """
@@ -136,9 +136,9 @@ class FleetReading:
     not among `samples` may be scraped all the same."""
     queries: int = 0
     profile: EngineMetrics = field(default_factory=lambda: profile_of("vllm"))
-    """By which it was read."""
+    """Profile by which the fleet was read."""
     causes: Mapping[PodKey, Missing] = field(default_factory=dict)
-    """Of the pods in the request's `explain`, why they have no sample."""
+    """Why pods in the request's `explain` have no sample."""
     doubled: frozenset[PodKey] = frozenset()
     """Pods whose series came from several addresses when the buckets were looked up."""
     native: frozenset[PodKey] = frozenset()
@@ -196,18 +196,18 @@ class BucketCount(NamedTuple):
 
 
 class Buckets(NamedTuple):
-    """Those of one histogram in a namespace, or in several that have the same."""
+    """Buckets of a histogram in a namespace, or in several that have the same."""
 
     bounds: tuple[float, ...]
     """Upper ones, in seconds: finite, ascending."""
     rare: frozenset[float]
-    """Those that some pods lack."""
+    """Buckets that some pods lack."""
     texts: tuple[frozenset[str], ...]
     """To each bound how `le` is written: `1` or `1.0`, by the version of Prometheus and the format it scraped."""
 
     @classmethod
     def of(cls, counts: Mapping[float, int], texts: Mapping[float, frozenset[str]]) -> Buckets:
-        """Of the bounds those that most pods have, as far as they are too many."""
+        """The buckets of these bounds: where they are too many, those that most pods have."""
         most = heapq.nlargest(MOST_BUCKETS, counts, key=lambda bound: (counts[bound], -bound))
         bounds, everyone = tuple(sorted(most)), max(counts.values(), default=0)
         rare = frozenset(bound for bound in bounds if counts[bound] < everyone)
@@ -216,10 +216,10 @@ class Buckets(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The buckets found."""
+    """Buckets of the histograms, by namespace."""
 
     buckets: Mapping[str, Collection[Buckets]]
-    """By the histogram's name, without doubles: most namespaces have the same."""
+    """Buckets by the histogram's name, without doubles: most namespaces have the same."""
     engines: int
     """Engines that expose any of the histograms."""
     doubled: frozenset[PodKey] = frozenset()
@@ -229,11 +229,11 @@ class Layout:
     targets: tuple[str, ...] = ADDRESS
     """Labels that tell the targets apart that scrape one pod."""
     unread: Unread = field(default_factory=Unread)
-    """What could not be read."""
+    """Rows that could not be read."""
 
     @classmethod
     def read(cls, counts: Iterable[BucketCount], doubled: Iterable[PodKey] = (), **more: Any) -> Layout:
-        """From these counts. ValueError if an `le` is no number."""
+        """The layout by these counts. ValueError if an `le` is no number."""
         pods: defaultdict[tuple[str, str], Counter[float]] = defaultdict(Counter)
         texts: defaultdict[tuple[str, str], dict[float, frozenset[str]]] = defaultdict(dict)
         engines: Counter[str] = Counter()
@@ -324,7 +324,7 @@ def _until_shared(order: tuple[float, ...], rare: frozenset[float]) -> tuple[flo
 
 
 def _spellings(bound: float) -> tuple[str, ...]:
-    """Both texts that Prometheus may write for this bound, such as "5.0" and "5".
+    """The texts that Prometheus may write for this bound, such as "5.0" and "5".
 
     An upgrade of Prometheus may change the text between two looks at the layout.
     """

@@ -43,7 +43,7 @@ KNOWN = (
     (r"x509|tls:", "TLS fails: check CA, serverName and the client's certificate (tlsConfig of the monitor)"),
     (r"expected .*got|parse error|invalid metric", "the page is not in Prometheus' format"),
 )
-"""What Prometheus 2 and 3 say, and what it means."""
+"""Errors of Prometheus 2 and 3, and their meaning."""
 _PLACE = re.compile(r'(?:Get|Post) "[^"]*": |dial tcp [^ ]*: |(?:read|write) tcp [^ ]*: ')
 """Where an error happened, which the list of targets tells by itself, and whose parameters may be secret."""
 LONGEST_READ = 2_000
@@ -53,7 +53,7 @@ LONGEST = 200
 
 
 def scrape_errors(queries: Queries, targets: Iterable[Mapping[str, Any]], pods: Iterable[PodKey]) -> dict[PodKey, str]:
-    """Of these pods, why their scrape fails, as far as Prometheus tells."""
+    """Why the scrapes of these pods fail, as far as Prometheus tells."""
     wanted, (namespace, pod) = set(pods), queries.identity[:2]
 
     def parsed(target: Mapping[str, Any]) -> tuple[PodKey, str | None]:
@@ -65,7 +65,7 @@ def scrape_errors(queries: Queries, targets: Iterable[Mapping[str, Any]], pods: 
 
 
 def explained_error(text: str) -> str | None:
-    """What Prometheus' error of a scrape means; the error itself where that is not known, None where there is none."""
+    """Meaning of a scrape's error; the error itself where that is not known, None where there is none."""
     text = text[:LONGEST_READ]
     for pattern, meaning in KNOWN:
         if (match := re.search(pattern, text)) is not None:

@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class Workers:
-    """Runs blocking jobs of one backend within deadlines."""
+    """Runner of a backend's blocking jobs within deadlines."""
 
     def __init__(self, config: BackendConfig) -> None:
         self._config = config
@@ -106,7 +106,7 @@ class Workers:
             raise (self._late() if began.is_set() else self.unsent()) from None
 
     def close(self) -> None:
-        """Let go of threads and connections, those of queries under way too."""
+        """Let go of threads and connections, also those of queries under way."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for client in self._clients:
             client.close()

@@ -1,4 +1,4 @@
-"""From what happened to what is known of the pool.
+"""Learn: from the increases of one observation to the memory of the pool.
 
 In: an observation, the pool and its `Memory`. Out: an `UpdateResult`: the next memory, the demand and the step time.
 `updating` (the entry), `memory` (what is remembered); `step_time`, `kinds` (what a request costs, on each target),
@@ -11,7 +11,6 @@ from __future__ import annotations
 from servingpool.decision.learn.error_budget import Calibration, ErrorBudget
 from servingpool.decision.learn.forecast import FORECASTS_KEPT, HIDDEN, SPACING, Forecast, Outlook
 from servingpool.decision.learn.kinds import (
-    LEAST_SPEED,
     LONGEST_COLD_START,
     MOST_SPEED,
     ColdStart,
@@ -28,7 +27,6 @@ from servingpool.decision.learn.miss_curve import (
     BINS,
     Curve,
     MissCurve,
-    enough_for,
     has_evidence,
     posterior,
     tpot_infeasible,
@@ -43,7 +41,6 @@ __all__ = [
     "FORECASTS_KEPT",
     "HIDDEN",
     "LEAST_SECONDS",
-    "LEAST_SPEED",
     "LONGEST_COLD_START",
     "MOST_SPEED",
     "NOISE",
@@ -65,7 +62,6 @@ __all__ = [
     "StepTimeFit",
     "UpdateResult",
     "best_known",
-    "enough_for",
     "has_evidence",
     "kind_of",
     "posterior",

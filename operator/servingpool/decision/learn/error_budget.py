@@ -6,25 +6,24 @@ import math
 from dataclasses import dataclass
 
 from servingpool.decision.observe import Misses
-from servingpool.decision.params import Params
+from servingpool.decision.params import DAY, DEFAULT, HOUR, REMEMBERED, Params
 
-HOUR, DAY = 3600.0, 86400.0
-"""Seconds after which what was spent counts 1/e, for the fast and the slow burn rate."""
-FAST_LEAST, SLOW_LEAST, SLOW_MOST = 0.5, 0.7, 9 / 7
-"""Bounds of the two factors. With less than half, one burst is repaid with GPUs for hours; an outage of a quarter of an
-hour must not call for twice the fleet for the rest of the day; what quiet days saved makes no plan of all misses."""
+FAST_LEAST, SLOW_LEAST = 0.5, 0.7
+"""Least factors of the last hour and of the last day. With less than half, one burst is repaid with GPUs for hours; an
+outage of a quarter of an hour must not call for twice the fleet for the rest of the day."""
 SLOW_AIM = 0.95
-"""Share of the allowed misses that days aim at."""
+"""Share of the allowed misses that the slow part aims at."""
 MOST_WEIGHT = 4.0
-"""A tick counts for no more than so many usual ones."""
+"""Weight of a tick at most, in usual ticks."""
 ABOVE_FLOOR, RELIEF, MOST_ABOVE = 0.1, 0.2, 0.9
-"""The plan above the floor is at least ABOVE_FLOOR of the allowed misses. Where the floor exceeds the allowed
-misses no fleet holds the SLO: then RELIEF of them more, and of the excess, for running to max would buy nothing; and at
-most MOST_ABOVE of what does not miss by the floor, or any load was called safe where all requests fail."""
+"""Shares of the plan above the floor. ABOVE_FLOOR: least part of the allowed misses. RELIEF: part of them, and of the
+floor's excess, that is added where the floor exceeds the allowed misses: no fleet holds the SLO then, and running to
+max buys nothing. MOST_ABOVE: most of the requests that do not miss by the floor; without it any load counted as safe
+where all requests fail."""
+SLOW_MOST = MOST_ABOVE / DEFAULT.planned
+"""Greatest factor of the last day: what quiet days saved makes no plan of all misses."""
 GUESSED_RATIO, GUESS_WEIGHT = 1.5, 30.0
 """Observed over predicted misses before anything is known, and how much that weighs: ten minutes at five percent."""
-CALIBRATION_MEMORY = 2 * HOUR
-"""Seconds after which a tick counts 1/e."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class Calibration:
 
     def update(self, *, predicted: float, observed: float, weight: float, elapsed: float) -> Calibration:
         """Add a tick: shares of misses; `weight` is its requests over the usual number."""
-        keep = math.exp(-elapsed / CALIBRATION_MEMORY)
+        keep = math.exp(-elapsed / REMEMBERED)
         seconds = elapsed * min(2.0, weight)
         return Calibration(self.predicted * keep + predicted * seconds, self.observed * keep + observed * seconds)
 
@@ -58,11 +57,11 @@ class ErrorBudget:
     """Allowed misses overspent while in charge, in hours of them; negative where less was missed."""
 
     fast: float = 0.0
-    """Over about the last hour, -1 to 1."""
+    """Allowed misses overspent over about the last hour, in hours of them, -1 to 1."""
     slow: float = 0.0
-    """Over about the last day."""
+    """Allowed misses overspent over about the last day, in hours of them."""
     requests: float = 0.0
-    """Of about the last day, and the seconds in which they came."""
+    """Requests of about the last day, and the seconds in which they came."""
     seconds: float = 0.0
 
     def update(
@@ -77,7 +76,7 @@ class ErrorBudget:
         below_max: bool,
         params: Params,
     ) -> ErrorBudget:
-        """Add one tick. It counts by its requests, as the SLO does: over the `usual` ones, and over those of the day.
+        """The budget with one tick, weighed by its requests: over the `usual` ones, and over those of the day.
 
         The fast part answers for `carried`, the requests that met a load which a fleet can carry: an overload that
         nobody foresaw is not paid back with an hour of spare replicas. The slow part answers for `in_all`.
@@ -98,15 +97,15 @@ class ErrorBudget:
         return ErrorBudget(min(1.0, max(-1.0, fast)), min(most, max(least, slow)), requests, seconds)
 
     def fast_factor(self, params: Params) -> float:
-        """What the last hour leaves of the plan, 0.5 to 1. A quiet hour adds nothing: the next step needs it."""
+        """Factor of the last hour on the plan, 0.5 to 1. A quiet hour adds nothing: the next step needs it."""
         return min(1.0, max(FAST_LEAST, 1.0 - params.fast_gain * self.fast))
 
     def slow_factor(self, params: Params) -> float:
-        """What the last day makes of the plan, 0.7 to 1.29."""
+        """Factor of the last day on the plan, 0.7 to 1.29."""
         return min(SLOW_MOST, max(SLOW_LEAST, math.exp(-self.slow / params.slow_hours)))
 
     def allowance(self, *, allowed: float, floor: float, ratio: float, params: Params) -> float:
-        """The share of misses a fleet may be sized for: those of the floor, and a part of what is allowed above it.
+        """Share of misses that a fleet may be sized for: the floor, and a part of the allowed misses above it.
 
         `ratio` of misses observed to misses predicted.
         """

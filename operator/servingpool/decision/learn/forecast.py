@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from servingpool.decision.observe import MOST_WORK, NOTHING
-from servingpool.decision.params import Params
+from servingpool.decision.params import HOUR, REMEMBERED, Params
 
 Array = NDArray[np.float64]
 Moment = tuple[float, float, float]
@@ -27,20 +27,18 @@ Moment = tuple[float, float, float]
 SPACING = 29.0
 """Seconds between two forecasts that are kept, about the rate window: kept each minute, every second burst of half a
 minute was never seen, and the others counted twice."""
-FORECASTS_KEPT, MOST_PENDING = 240, 320
-"""Forecasts that are kept, two hours of them; and those that have not come true yet."""
+FORECASTS_KEPT = 240
+"""Forecasts that came true, two hours of them; and as many that have not come true yet."""
 HIDDEN = 600.0
 """Seconds around a moment of the past that are hidden from it when it is replayed. A burst that is predicted from
 itself costs one spare replica, and the next one, which is like no other, meets a fleet that was thought to hold."""
-MEAN_MEMORY = 3600.0
-"""Seconds of the mean."""
 LIKENESS = 0.8
 """Width of "levels like this one", in roots of demand over the root of its mean: there, counts spread evenly."""
 PRIOR_SHAPE = np.array((-1.5, -0.9, -0.45, -0.15, 0.15, 0.45, 0.9, 1.5))
 """Prior errors, in standard deviations."""
-INITIAL_LASTS, INITIAL_POWER = 2 * 3600.0, 1.5
-"""Seconds of demand after which the initial fleet is no evidence any more; and the power of how much more than the mean
-it could serve, which divides its weight: twice is likely, ten times is a fleet too large."""
+INITIAL_POWER = 1.5
+"""Power of how much more than the mean the initial fleet could serve, which divides its weight: twice is likely, ten
+times is a fleet too large."""
 
 
 class Outlook(NamedTuple):
@@ -48,9 +46,9 @@ class Outlook(NamedTuple):
 
     expected: Array
     samples: Array
-    """What may come, a column each; the last is what the initial fleet could serve."""
+    """Possible demands, a column each; the last is the demand that the initial fleet could serve."""
     weights: Array
-    """Of the samples; each row sums to 1."""
+    """Weights of the samples; each row sums to 1."""
 
     @classmethod
     def certain(cls, level: float) -> Outlook:
@@ -58,7 +56,7 @@ class Outlook(NamedTuple):
         return cls(np.array([level]), np.array([[level, level]]), np.array([[1.0, 0.0]]))
 
     def plus(self, work: float) -> Outlook:
-        """With so much work in addition."""
+        """The outlook with so much work in addition."""
         return self._replace(expected=self.expected + work, samples=self.samples + work)
 
     def with_and_without_initial(self) -> Outlook:
@@ -80,7 +78,7 @@ class Outlook(NamedTuple):
 
 
 class Past(NamedTuple):
-    """What the recent past would have looked like to today's knowledge, moment by moment."""
+    """The recent past, as today's knowledge would have forecast it, moment by moment."""
 
     outlook: Outlook
     observed: Array
@@ -132,16 +130,16 @@ class Forecast:
         self, *, now: float, level: float, usual: float, ready: int, horizon: float, elapsed: float, files: bool = True
     ) -> Forecast:
         """Settle the forecasts that are due against `level`; file a new one if `files`, where one is due."""
-        window = min(self.seen, MEAN_MEMORY)
+        window = min(self.seen, HOUR)
         mean = level if self.seen == 0.0 else self.mean + (level - self.mean) * elapsed / (window + elapsed)
         due = [(then, was_usual, level) for at, then, was_usual in self.pending if at <= now]
         pending = tuple(moment for moment in self.pending if moment[0] > now)
         # Spread over the horizon: were the oldest dropped, a horizon longer than all that is kept would teach nothing.
-        spacing = max(SPACING, 2 * horizon / MOST_PENDING)
+        spacing = max(SPACING, 2 * horizon / FORECASTS_KEPT)
         if files and (not pending or now + horizon >= pending[-1][0] + spacing):
             pending = (*pending, (now + horizon, level, usual))
         pairs = np.concatenate((self.pairs, due))[-FORECASTS_KEPT:] if due else self.pairs
-        return Forecast(pending[-MOST_PENDING:], pairs, mean, self.seen + elapsed, self.initial_replicas or ready)
+        return Forecast(pending[-FORECASTS_KEPT:], pairs, mean, self.seen + elapsed, self.initial_replicas or ready)
 
     def in_other_units(self, ratio: float) -> Forecast:
         """The same where what was work of 1 is work of `ratio`."""
@@ -158,12 +156,12 @@ class Forecast:
         return self._foresee(rule, expected, self._likeness(now), capacity, params)
 
     def outlook_of(self, level: float, *, capacity: float, params: Params) -> Outlook:
-        """What may come where about this level is expected, whatever it is now."""
+        """Possible demand where about this level is expected, whatever the level is now."""
         expected = np.array([level])
         return self._foresee(self.rule(params), expected, self._likeness(expected), capacity, params)
 
     def past(self, capacity: float, params: Params) -> Past | None:
-        """What is remembered, moment by moment, and the prior beliefs; None where there was no demand."""
+        """The remembered moments and the prior beliefs; None where there was no demand."""
         level, usual, observed = self.pairs.T
         moments = len(observed)
         errors = params.prior_error * PRIOR_SHAPE
@@ -222,12 +220,12 @@ class Forecast:
 
     def _initial(self, capacity: float) -> float:
         """Demand that the initial fleet could serve: somebody may have known why it has this size. 0 once forgotten."""
-        return self.initial_replicas * capacity if self.seen < INITIAL_LASTS else 0.0
+        return self.initial_replicas * capacity if self.seen < REMEMBERED else 0.0
 
     def _weights(self, seen: Array, capacity: float, params: Params) -> Array:
         """Weights of what was seen, and after them those of the prior errors and of the initial fleet."""
         likely = self.mean / max(self.mean, self._initial(capacity)) if self.mean > NOTHING else 0.0
-        initial = params.initial_weight * likely**INITIAL_POWER * max(0.0, 1.0 - self.seen / INITIAL_LASTS)
+        initial = params.initial_weight * likely**INITIAL_POWER * max(0.0, 1.0 - self.seen / REMEMBERED)
         count = seen.shape[-1]
         weights = np.empty((*seen.shape[:-1], count + len(PRIOR_SHAPE) + 1))
         weights[..., :count] = seen

@@ -19,7 +19,7 @@ from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool
 
 COLD_STARTS_KEPT = 12
-MOST_STARTING = 64
+"""Starts that are remembered, and replicas that are followed while they start: more would be forgotten."""
 LONGEST_COLD_START = 1800.0
 """Seconds; a start that took longer waited for a node or an image, and says nothing on loading."""
 
@@ -30,8 +30,7 @@ class ColdStart:
 
     seconds: tuple[float, ...] = ()
     loading: tuple[str, ...] = ()
-    """Replicas seen while they load: for one that was Ready before, the time since its last transition may be that of
-    a failed probe."""
+    """Names of replicas seen while they load. Of other replicas the time since Ready may be that of a failed probe."""
 
     def update(self, ready: tuple[Replica, ...], starting: tuple[Replica, ...]) -> ColdStart:
         """Note the load time of each replica that was seen to load and is Ready now."""
@@ -42,7 +41,7 @@ class ColdStart:
             and replica.load_time is not None
             and 0.0 < replica.load_time <= LONGEST_COLD_START
         )
-        loading = tuple(replica.name for replica in starting[:MOST_STARTING] if replica.ready_for is None)
+        loading = tuple(replica.name for replica in starting[:COLD_STARTS_KEPT] if replica.ready_for is None)
         if not times and loading == self.loading:
             return self
         return ColdStart((self.seconds + times)[-COLD_STARTS_KEPT:], loading)
@@ -54,17 +53,17 @@ class ColdStart:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """What one target was seen to deliver."""
+    """Delivery of one target: the replicas that came, and since when others are missing."""
 
     target: str
-    """Its name."""
+    """Name of the target."""
     reached: int = 0
-    """Most Ready replicas under an order no smaller than today's."""
+    """Most Ready replicas while no fewer were requested than today."""
     uncreated_since: float | None = None
-    """Unix time in seconds since when fewer pods exist than were ordered; None where none is missing."""
+    """Unix time in seconds since when pods are missing; None where none is."""
 
     def seen(self, ordered: int, ready: int, starting: int, now: float, *, in_turn: bool = False) -> Shortage:
-        """After another observation: so many replicas are ordered, Ready, and not Ready yet.
+        """The shortage after another observation of requested, ready and starting replicas.
 
         `in_turn`: they start one after another, so that while one loads the others have no pod.
         """
@@ -73,7 +72,7 @@ class Shortage:
         return Shortage(self.target, min(ordered, max(self.reached, ready)), since)
 
     def refused(self, now: float, params: Params) -> bool:
-        """Whether ordered pods have been missing for so long that something refuses to create them, such as a quota."""
+        """Whether requested pods have been missing for so long that a quota or the like refuses them."""
         return self.uncreated_since is not None and now - self.uncreated_since > params.uncreated_after
 
     def stuck(
@@ -94,7 +93,7 @@ class Shortage:
 
 
 def shortages_seen(shortages: tuple[Shortage, ...], observation: Observation, now: float) -> tuple[Shortage, ...]:
-    """Of each target, after another observation."""
+    """The shortage of each target after another observation."""
     known = {one.target: one for one in shortages}
     return tuple(
         known.get(order.target, Shortage(order.target)).seen(
@@ -108,23 +107,23 @@ def shortages_seen(shortages: tuple[Shortage, ...], observation: Observation, no
     )
 
 
-LEAST_SPEED, MOST_SPEED = 0.01, 100.0
-"""Replicas of the reference; a target that is further from it is no engine of the same model."""
+MOST_SPEED = 100.0
+"""Replicas of the reference, or their inverse, beyond which a target is no engine of the same model."""
 NO_ENGINE = EngineDelta()
-"""Of a target none of whose replicas could be read twice."""
+"""Work of a target none of whose replicas could be read twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is known of one target's engines."""
+    """Engines of one target, as learned."""
 
     target: str
-    """Its name."""
+    """Name of the target."""
     fit: StepTimeFit = field(default_factory=StepTimeFit)
     saturation: Saturation = field(default_factory=Saturation)
     cold_start: ColdStart = field(default_factory=ColdStart)
     speed: float | None = None
-    """Replicas of the reference that one of its replicas equals, 0 if it cannot hold TPOT; None until both served."""
+    """Capacity of a replica, in replicas of the reference; 0 if it cannot hold TPOT, None until both have served."""
 
     @property
     def known_speed(self) -> Reading:
@@ -136,14 +135,14 @@ Kinds = tuple[Kind, ...]
 
 
 def kind_of(kinds: Kinds, target: str) -> Kind:
-    """What is known of a target."""
+    """The engines of a target, as learned."""
     return next((kind for kind in kinds if kind.target == target), Kind(target))
 
 
 def updated(
     kinds: Kinds, engines: Mapping[str, EngineDelta], observation: Observation, pool: Pool, elapsed: float
 ) -> Kinds:
-    """After an observation, `elapsed` seconds after the last. A target that is no longer in the spec is forgotten."""
+    """The kinds after an observation, `elapsed` seconds after the last. A target that left the spec is forgotten."""
     found, params = [], pool.params
     for target in pool.targets:
         kind, engine = kind_of(kinds, target.name), engines.get(target.name, NO_ENGINE)
@@ -166,7 +165,7 @@ def updated(
 
 
 def with_speeds(kinds: Kinds, reference: str, pool: Pool, *, tokens: float, prompt: float, steps: float) -> Kinds:
-    """With the speeds for the usual request: so many prompt tokens, and steps that yield `tokens` each."""
+    """The kinds with their speeds for the usual request: so many prompt tokens, and steps of `tokens` each."""
     if all(kind.target == reference for kind in kinds):
         return kinds  # the speed of a replica is that of the reference
 
@@ -190,11 +189,11 @@ def _with_speed(kind: Kind, serves: float | None, of_reference: float, pool: Poo
     step = kind.fit.solve(pool.params)
     if step is not None and tpot_infeasible(pool, replace(step, tokens=tokens)):
         return replace(kind, speed=0.0)
-    return replace(kind, speed=min(MOST_SPEED, max(LEAST_SPEED, serves / of_reference)))
+    return replace(kind, speed=min(MOST_SPEED, max(1.0 / MOST_SPEED, serves / of_reference)))
 
 
 def best_known(kinds: Kinds, observation: Observation) -> str:
-    """The target to count in: of those whose speed is known, else of all, the one with most Ready replicas."""
+    """The target to count in: of the targets of known speed, else of all, the target with most Ready replicas."""
     names = [one.target for one in observation.orders]
     ready = {name: sum(one.target == name for one in observation.ready) for name in names}
     known = {name: kind_of(kinds, name).fit.known for name in names}
@@ -202,7 +201,7 @@ def best_known(kinds: Kinds, observation: Observation) -> str:
 
 
 def work_ratio(kinds: Kinds, old: str, new: str, pool: Pool, *, prompt: float, steps: float) -> float | None:
-    """Work of a request on the `new` target over that on the `old`; None where one is not known."""
+    """Work of a request on the `new` target over its work on the `old`; None where either is not known."""
     found: list[float] = []
     for name in (old, new):
         kind = kind_of(kinds, name)
@@ -215,7 +214,7 @@ def work_ratio(kinds: Kinds, old: str, new: str, pool: Pool, *, prompt: float, s
 
 
 def weights(kinds: Kinds, prices: Sequence[tuple[str, float]], reference: str) -> dict[str, float]:
-    """What a replica of each target counts for, in replicas of the reference.
+    """Capacity of a replica of each target, in replicas of the reference.
 
     Before its speed is known, what it costs over the reference, and no more than one: a price tells of a speed.
     """

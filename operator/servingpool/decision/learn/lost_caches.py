@@ -16,56 +16,63 @@ from typing import NamedTuple
 
 from servingpool.decision.engine import StepTime
 from servingpool.decision.observation import Observation
-from servingpool.decision.observe import AT, CACHED, COVERED, PROMPTS, SPAN, Demand, Sample, SampleWindow, Slice
+from servingpool.decision.observe import (
+    AT,
+    CACHED,
+    COVERED,
+    ENOUGH_REQUESTS,
+    PROMPTS,
+    SEEN,
+    SPAN,
+    Demand,
+    Sample,
+    SampleWindow,
+    Slice,
+)
+from servingpool.decision.params import DAY
 
 BEFORE, AFTER = 120.0, 90.0
 """Seconds before and after a change that are compared. Sessions of the plant come back after 73 s on average."""
 QUIET = 150.0
-"""Seconds without a change, after which another one tells anything: caches were filled again, at least in part."""
+"""Seconds without a change, after which the next change is compared: caches were filled again, at least in part."""
 LEAST = math.log(1.3)
-"""Logarithm of a rise of work per request that counts as one."""
+"""Logarithm of the least rise of work per request that counts."""
 UNKNOWN_HITS = 9.0
-"""Prompt tokens from the cache over those that are computed, where the engine does not tell: it may be so many."""
-CHANGES_KEPT, PROOF = 3, 3
+"""Prompt tokens from the cache over computed ones, assumed where the engine does not tell."""
+CHANGES_KEPT = 3
 """Changes that are kept of each direction, and how many of both after which work must have risen."""
 USUAL, FORGET = 0.05, 0.98
-"""Share of comparisons without a change in which work may rise as well; and what is left of the past after one more."""
-OLD = 86_400.0
-"""Seconds without a change, after which nothing is said of changes."""
-LEAST_REQUESTS = 30.0
-"""Of each side of a comparison."""
-SEEN = 0.8
-"""Part of each side that must have been observed."""
+"""Share of comparisons without a change in which work may rise; and weight of the past after a comparison."""
 
 
 class Change(NamedTuple):
-    """One that is being looked at. Others soon after the first are part of it."""
+    """A change of replicas that is being compared. Changes soon after it are part of it."""
 
     at: float
-    """Unix time in seconds of the last observation before it."""
+    """Unix time in seconds of the last observation before the change."""
     before: int
-    """Ready replicas then."""
+    """Ready replicas before the change."""
     least: int
     most: int
-    """Ready replicas since, that number included."""
+    """Ready replicas since then, the replicas before the change included."""
 
 
 @dataclass(frozen=True, slots=True)
 class LostCaches:
-    """What followed the last changes of the number of Ready replicas."""
+    """Rises of work per request after the last changes of the number of Ready replicas."""
 
     after_more: tuple[float, ...] = ()
     """Logarithm of how much work per request rose after each of the last increases; 0 where it did not."""
     after_fewer: tuple[float, ...] = ()
-    """Likewise after decreases."""
+    """Logarithm of how much work per request rose after each of the last decreases; 0 where it did not."""
     compared: float = 0.0
     """Comparisons of minutes without a change, fading."""
     rose: float = 0.0
-    """Those in which work per request rose, likewise."""
+    """Comparisons without a change in which work per request rose, fading."""
     ready: int | None = None
     """Ready replicas at the last observation; None before the first, and after a hole."""
     at: float = 0.0
-    """Unix time in seconds of it."""
+    """Unix time in seconds of the last observation."""
     changed_at: float = 0.0
     """Unix time in seconds of the last change, or since when nothing else is known."""
     compared_at: float = 0.0
@@ -74,14 +81,14 @@ class LostCaches:
 
     @property
     def rise(self) -> float | None:
-        """By which share work per request rises after a change; None where it is not known to."""
+        """Share by which work per request rises after a change; None where no rise is proven."""
         if not (any(self.after_more) and any(self.after_fewer)):
             return None
         found = (*self.after_more, *self.after_fewer)
         rises = [one for one in found if one > 0.0]
-        if len(rises) < max(PROOF, len(found) - 1) or self.rose > USUAL * self.compared:
+        if len(rises) < max(CHANGES_KEPT, len(found) - 1) or self.rose > USUAL * self.compared:
             return None
-        if self.at - self.changed_at > OLD:
+        if self.at - self.changed_at > DAY:
             return None
         return math.expm1(math.fsum(rises) / len(rises))
 
@@ -119,7 +126,7 @@ class LostCaches:
         return replace(known, compared=compared, rose=rose, compared_at=now - BEFORE)
 
     def judged(self, change: Change, measure: _Measure, now: float) -> LostCaches:
-        """With what followed a change that is long enough ago."""
+        """The evidence with a change that is long enough ago to be compared."""
         known, ready = replace(self, change=None, compared_at=now), self.ready
         rise = measure.rise(change.at, now, (change.most - change.least) / change.most)
         if ready is None or rise is None or ready == change.before:
@@ -165,4 +172,4 @@ class _Measure:
 def _seen(side: Slice, seconds: float) -> bool:
     """Whether a side of a comparison is known well enough."""
     seen = float(side.rows[side.rows[:, COVERED] > 0.0, SPAN].sum())
-    return side.first_tokens.total >= LEAST_REQUESTS and seen >= SEEN * seconds
+    return side.first_tokens.total >= ENOUGH_REQUESTS and seen >= SEEN * seconds

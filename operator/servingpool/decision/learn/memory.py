@@ -1,4 +1,4 @@
-"""What is remembered of a pool between two decisions, whole and in its lasting part."""
+"""The memory of a pool between two decisions, whole and in its lasting part."""
 
 from __future__ import annotations
 
@@ -17,22 +17,20 @@ from servingpool.decision.learn.queue_in_ttft import QueueInTtft
 from servingpool.decision.learn.step_time import Saturation, StepTimeFit
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.observe import AT, Demand, GatewayGauge, Look, Queue, Sample, SampleWindow, Tail
+from servingpool.decision.params import DEFAULT, HOUR, REMEMBERED
 from servingpool.decision.pool import Pool
 from servingpool.decision.zero import NEVER_ZERO, Busy, GatewayDemand, Vanished
 
-PAST_BIN, PAST_KEPT = 300.0, 2 * 3600.0
-"""Seconds: width of a bin, and for how long bins are kept. No request waits longer than two hours."""
-SCORE_BIN, SCORE_KEPT = 300.0, 3600.0
-LONGEST_STARTS = 3600.0
-"""Seconds: cold starts one after another are forecast for no further ahead, as a pool's own cold start is no longer."""
+BIN = DEFAULT.recent_window
+"""Seconds: width of the bins of past loads and of the score."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The part that is learned slowly and outlives a restart, in the status of the resource (about 8 KiB)."""
+    """The part of the memory that is learned slowly and outlives a restart, kept in the status (about 8 KiB)."""
 
     at: float = 0.0
-    """Unix time in seconds of the last observation in it."""
+    """Unix time in seconds of the last observation in the profile."""
     fit: StepTimeFit = field(default_factory=StepTimeFit)
     saturation: Saturation = field(default_factory=Saturation)
     queue_in_ttft: QueueInTtft = field(default_factory=QueueInTtft)
@@ -42,19 +40,19 @@ class Profile:
     budget: ErrorBudget = field(default_factory=ErrorBudget)
     calibration: Calibration = field(default_factory=Calibration)
     learned: float = 0.0
-    """Seconds of observation that it rests on."""
+    """Seconds of observation that the profile rests on."""
     slo: tuple[float | None, float | None, float] | None = None
     """The SLO that curve and budget speak of: TTFT and TPOT in seconds, attainment."""
     at_gateway: bool = False
-    """Its TTFT is the client's."""
+    """Whether the SLO's TTFT is the client's."""
     busy: Busy = field(default_factory=Busy)
     vanished: Vanished | None = None
-    """The gateway's series were gone at 0 replicas."""
+    """The gateway's series that was gone at 0 replicas; None where none was."""
     kinds: Kinds = ()
-    """Of each target, where the pool has several; `fit` and `saturation` are then those of the reference."""
+    """Engines of each target; `fit` and `saturation` are those of the reference."""
     lost_caches: LostCaches = field(default_factory=LostCaches)
     reference: str = ""
-    """The target in whose replicas capacity is counted; empty where the pool has one."""
+    """Name of the target in whose replicas capacity is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +68,22 @@ class PastLoads:
 
     def update(self, now: float, load: float) -> PastLoads:
         """Add a tick."""
-        if self.bins and now < self.bins[-1][0] + PAST_BIN:
+        if self.bins and now < self.bins[-1][0] + BIN:
             begin, highest = self.bins[-1]
             return PastLoads((*self.bins[:-1], (begin, max(highest, load))))
-        return PastLoads((*(one for one in self.bins if one[0] > now - PAST_KEPT), (now, load)))
+        return PastLoads((*(one for one in self.bins if one[0] > now - REMEMBERED), (now, load)))
 
     def in_other_units(self, ratio: float) -> PastLoads:
         """The same where what was a load of 1 is one of `ratio`."""
         return PastLoads(tuple((begin, load * ratio) for begin, load in self.bins))
 
     def highest(self, since: float) -> float:
-        """Of the bins that reach beyond that time; 0 without any."""
-        return max((load for begin, load in self.bins if begin + PAST_BIN > since), default=0.0)
+        """The highest load of the bins that reach beyond that time; 0 without any."""
+        return max((load for begin, load in self.bins if begin + BIN > since), default=0.0)
 
 
 class Scored(NamedTuple):
-    """Requests of five minutes, and those late."""
+    """Requests of five minutes, and late requests among them."""
 
     begin: float
     """Unix time in seconds."""
@@ -95,38 +93,38 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """All that is remembered. A value: `decide` returns a new one and leaves the old as it was. It can be pickled."""
+    """The memory of a pool, a value: `decide` returns a new one and leaves the old as it was. It can be pickled."""
 
     profile: Profile = field(default_factory=Profile)
     since: float | None = None
     """Unix time in seconds since which the pool is observed without a hole; None where nothing was observed yet."""
     covered_at: float | None = None
-    """Unix time in seconds of the last observation that showed traffic, or that there was none."""
+    """Unix time in seconds of the last observation that told how much traffic came, even none."""
     window: SampleWindow = field(default_factory=SampleWindow)
     samples: Mapping[str, Sample] = field(default_factory=dict)
-    """Each replica's last sample."""
+    """Last sample of each replica."""
     queues: tuple[float, ...] = ()
     """Requests in each engine's queue at the last observation; empty where they are not known."""
     looks: tuple[Look, ...] = ()
-    """At the queues, while the need is not known."""
+    """Looks at the queues, while the need is not known."""
     stuck: int = 0
     """Replicas that served nothing at the last observation while requests waited for them."""
     gateway_queue: Queue | None = None
-    """None where there is no gateway."""
+    """The gateway's queue; None where there is no gateway."""
     gateway_gauge: GatewayGauge | None = None
-    """What its queue showed, believed or not; likewise."""
+    """The gateway's queue gauge, believed or not; None where there is no gateway."""
     client: Counts | None = None
-    """None where the SLO is not judged at the gateway."""
+    """The client's TTFT as counted by the gateway; None where the SLO is not judged there."""
     client_unknown: str | None = None
     """Why the client's TTFT was not known at the last observation, where the SLO is judged by it."""
     ttft_inferred: bool = False
-    """As in the last observation."""
+    """`Observation.ttft_inferred` at the last observation."""
     demand: GatewayDemand | None = None
-    """None where the pool never goes to zero."""
+    """Demand at the gateway; None where the pool never goes to zero."""
     missing: str | None = None
     """A series that some sample lacked at the last observation."""
     damaged: str | None = None
-    """Figures of the last observation that no replica can make, and of which they were."""
+    """Figures of the last observation that no replica can make, with the replicas' names."""
     queue_unknown: str | None = None
     """Why the queue was not known at the last observation."""
     interval: float = 15.0
@@ -136,16 +134,16 @@ class Memory:
     ttft_tail: Tail = field(default_factory=Tail)
     tpot_tail: Tail = field(default_factory=Tail)
     score: tuple[Scored, ...] = ()
-    """Of the last hour, oldest first."""
+    """Requests and late requests of the last hour, oldest first."""
     recommendations: tuple[tuple[float, float], ...] = ()
     """(time, replicas worth keeping) of recent decisions, for the scale-down window."""
     past_loads: PastLoads = field(default_factory=PastLoads)
     penalty: float | None = None
-    """Of a miss, in replicas for the work that keeps one busy; None where it is to be found anew."""
+    """Penalty of a miss, in replicas for the work that keeps a replica busy; None where it is to be found."""
     penalty_until: float = 0.0
-    """Unix time in seconds up to which it is kept."""
+    """Unix time in seconds up to which the penalty is kept."""
     shortages: tuple[Shortage, ...] = ()
-    """Of each target."""
+    """Shortage of each target."""
     predicted_by: Curve | None = field(default=None, compare=False, repr=False)
     """The miss curve of the last decision. It follows from all the rest."""
 
@@ -155,7 +153,7 @@ class Memory:
         return float(self.window.rows[-1, AT]) if len(self.window.rows) else None
 
     def step_time(self, pool: Pool, batch: float | None = None) -> StepTime | None:
-        """What is known of a step, with so many requests in a full batch; None where nothing is yet."""
+        """Step time as known, with so many requests in a full batch; None before the first."""
         step = self.profile.fit.solve(pool.params)
         if step is None:
             return None
@@ -172,12 +170,12 @@ class Memory:
         return self.profile.learned >= pool.params.calibration and self.profile.fit.known
 
     def horizon(self, pool: Pool) -> float:
-        """Seconds from an order to all of the capacity: the cold starts, and one interval more to see it.
+        """Seconds until all requested capacity serves: the cold starts, and an interval to see it.
 
-        Where replicas start one after another, what is ordered takes as many cold starts.
+        Where replicas start one after another, what is ordered takes as many cold starts, an hour of them at most.
         """
         cold = self.profile.cold_start.expected(pool.params.cold_start)
-        return min(pool.starts * cold, max(cold, LONGEST_STARTS)) + self.interval
+        return min(pool.starts * cold, max(cold, HOUR)) + self.interval
 
     def start(self, pool: Pool) -> float:
         """Seconds from an order to the capacity of the first replica."""
@@ -189,14 +187,14 @@ class Memory:
         return max((entry[1] for entry in self.recommendations), default=0.0)
 
     def scale_down_window(self, pool: Pool) -> float:
-        """Seconds for which a fleet stays at what was recommended: two cold starts at least.
+        """Seconds for which a fleet stays at the recommended size: two cold starts at least.
 
         A replica that goes and comes back sooner has cost more than it saved.
         """
         return max(pool.params.scale_down_window, pool.params.scale_down_starts * self.horizon(pool))
 
     def idle_for(self, now: float) -> Reading:
-        """Seconds since a request was seen last, at the gateway or the engines, of a pool that may go to zero."""
+        """Seconds since the last request, at the gateway or the engines, of a pool that may go to zero."""
         return NEVER_ZERO if self.demand is None else self.demand.idle_for(now)
 
     def idle_after(self, pool: Pool) -> float:
@@ -215,8 +213,8 @@ class Memory:
         return self.idle(pool, now) or (self.demand is not None and self.demand.rested)
 
     def score_of_last_hour(self, now: float) -> tuple[Scored, ...]:
-        """The bins of the score that began in it."""
-        return tuple(entry for entry in self.score if entry.begin > now - SCORE_KEPT)
+        """The bins of the score that began in the last hour."""
+        return tuple(entry for entry in self.score if entry.begin > now - HOUR)
 
     def in_other_units(self, ratio: float) -> Memory:
         """The same where what was work of 1 is work of `ratio`."""
@@ -247,7 +245,7 @@ class Memory:
 
 
 class UpdateResult(NamedTuple):
-    """What the last observation taught, next to the memory that holds it."""
+    """The memory after an observation, with step time and demand."""
 
     memory: Memory
     step: StepTime | None

@@ -30,6 +30,8 @@ from servingpool.decision.observe import (
     BEGUN,
     KEPT_SECONDS,
     LOAD,
+    MINUTE,
+    NOTHING,
     SPAN,
     TTFT_SUM,
     WAITED,
@@ -42,11 +44,11 @@ from servingpool.decision.pool import Pool
 
 Array = NDArray[np.float64]
 
-LEAST_LOAD, MOST_LOAD = 0.03, 3.0
-BINS = np.geomspace(LEAST_LOAD, MOST_LOAD, 40)
+BINS = np.geomspace(0.03, 3.0, 40)
 """Loads at which evidence is kept and the curve is tabulated: 12% apart."""
 LOG_BINS = np.log(BINS)
-WIDTH = math.log(MOST_LOAD / LEAST_LOAD) / (len(BINS) - 1)
+LEAST_LOAD, MOST_LOAD = BINS[[0, -1]].tolist()
+WIDTH = float(np.diff(LOG_BINS).mean())
 KNEES = np.geomspace(0.06, 1.2, 32)
 LOG_KNEES = np.log(KNEES)
 STEEPNESS = np.array([2.5, 5.0, 10.0, 20.0])
@@ -58,32 +60,31 @@ LIGHT, ENOUGH_LIGHT = 2 / 3, 4.0
 """Light load is at most this share of the heaviest that was met; and times `enough` requests that must have met it. At
 a half an outage of ten minutes, which misses at any load, kept a fleet at 12 instead of 8 replicas for two hours."""
 DOUBT = 90.0
-"""Seconds after which evidence counts 1/e while the engine is not the one that it is of."""
-NO_EVIDENCE, LOG_UNLIKELY = 1e-6, math.log(1e-9)
-"""Late requests in the outermost bins, and the logarithm of a cell's weight over the best one's, that are left aside:
-2,048 cells of 1e-9 are 2e-6 of the curve."""
+"""Seconds after which evidence counts 1/e while the engine is not the one that the evidence is of."""
+LOG_UNLIKELY = math.log(NOTHING)
+"""Logarithm of a cell's weight over the best cell's, up to which the cell is left aside."""
 BEYOND_PHYSICS = 12.0
 """Logarithm of how unlikely a knee beyond what physics allows is: hundreds of requests on time may say otherwise."""
 
 
 class Shape(NamedTuple):
-    """What the prior expects of knee and steepness."""
+    """Prior of knee and steepness."""
 
     knee_spread: float
     """Standard deviation of the knee, in log load."""
     steepness: float
     steepness_spread: float
-    """Standard deviation, in its logarithm."""
+    """Standard deviation of the logarithm of the steepness."""
 
 
 ESTIMATED = Shape(0.35, 8.0, 0.7)
-"""Where the load of a full replica follows from step times alone."""
+"""Prior where the load of a full replica follows from step times alone."""
 OBSERVED = Shape(0.2, 16.0, 0.4)
-"""Where replicas were seen full: requests wait only while all are, so the knee is close to that load, and steep."""
+"""Prior where replicas were seen full: requests wait only while all are, so the knee is close to that, and steep."""
 
 
 class _Grid(NamedTuple):
-    """What is the same for every pool. 2,048 cells: knees ascend, each with all steepnesses, each with all floors."""
+    """The grid, shared by all pools. 2,048 cells: knees ascend, each with all steepnesses, each with all floors."""
 
     floor: Array
     log_steepness: Array
@@ -92,7 +93,7 @@ class _Grid(NamedTuple):
     """(floors,)"""
     miss: Array
     log_miss: Array
-    """(bins, cells): a row per bin, so that those outside the late requests are never touched."""
+    """(bins, cells): a row per bin, so that bins without late requests are never touched."""
     log_hit: Array
     """(knees x steepnesses, bins), with the floor's part apart: a hit is (1 - floor) (1 - rise)."""
     log_hit_of_floor: Array
@@ -131,7 +132,7 @@ class Curve:
     about a quarter, so the requests of the next 4x are late too."""
 
     def cost(self, load: Array) -> Array:
-        """Share of misses, with those that follow an overload until its queue is gone: may exceed 1."""
+        """Share of misses at each load, with the misses until an overload's queue is gone: may exceed 1."""
         return self.at(load) + self.aftermath * np.maximum(0.0, load / self.limit - 1.0)
 
     def at(self, load: Array) -> Array:
@@ -181,18 +182,18 @@ class MissCurve:
         return MissCurve(tuple(counted), tuple(missed))
 
     def doubted(self, elapsed: float) -> MissCurve:
-        """After `elapsed` seconds in which the engine was not the one that the evidence is of."""
+        """The evidence after `elapsed` seconds with another engine than the evidence is of."""
         return self._faded(math.exp(-elapsed / DOUBT))
 
-    def seen_no_worse(self, load: float, than: float, enough: float) -> bool:
-        """Whether at this load, or a little more, no larger share was late `than` at that one, or a little less.
+    def seen_no_worse(self, load: float, than: float, share: float) -> bool:
+        """Whether no larger share was late at this load, or a little more, `than` at that load, or a little less.
 
-        False where fewer than `enough` requests met either.
+        False where too few requests met either load to tell of misses as rare as `share`.
         """
         heavier, lighter = slice(_bin(load), _bin(load) + 2), slice(max(0, _bin(than) - 1), _bin(than) + 1)
         requests, late = math.fsum(self.requests[heavier]), math.fsum(self.late[heavier])
         others, late_of_others = math.fsum(self.requests[lighter]), math.fsum(self.late[lighter])
-        return min(requests, others) > enough and late * others <= late_of_others * requests
+        return min(requests, others) > enough_for(share) and late * others <= late_of_others * requests
 
     def floor_proven(self, enough: float, allowed: float) -> float:
         """The highest floor that may be believed: `allowed`, or what light load has shown, up to the next of FLOORS."""
@@ -242,7 +243,7 @@ class MissCurve:
         of_floor = met.sum() * grid.log_hit_of_floor + grid.log_prior_of_floor
         of_floor -= UNPROVEN * np.log(np.maximum(FLOORS / most_floor, 1.0))
         weight = np.add.outer(of_rise, of_floor).ravel()
-        late_bins = np.flatnonzero(late > NO_EVIDENCE)
+        late_bins = np.flatnonzero(late > NOTHING)
         if len(late_bins):
             bins = slice(late_bins[0], late_bins[-1] + 1)
             weight += late[bins] @ grid.log_miss[bins]
@@ -256,8 +257,11 @@ class MissCurve:
 
 
 FULL_KNEE_SHARE = 0.9
-"""Where the knee is expected, of a load of 1, where a replica was seen full and that is what limits it."""
-LOWEST_KNEE, HIGHEST_KNEE = 0.06, 1.0
+"""Expected knee, as a share of a load of 1, where a replica was seen full and its batch is the limit."""
+LOWEST_KNEE = float(KNEES[0])
+OVERLOAD = HIGHEST_KNEE = 1.0
+"""The load of a full replica, beyond which queues grow without end. Misses beyond it are attributed to the load without
+the queue: with it, those on time before and after took the safe load from 0.66 to 0.37 after one step of the ramp."""
 
 
 def posterior(evidence: MissCurve, pool: Pool, step: StepTime) -> Curve:
@@ -276,7 +280,7 @@ def posterior(evidence: MissCurve, pool: Pool, step: StepTime) -> Curve:
 
 
 def _most_floor(evidence: MissCurve, pool: Pool) -> float:
-    """The highest floor that may be believed: light load alone proves one with which no fleet holds the SLO.
+    """The highest floor that may be believed: light load alone proves a floor that breaks the SLO.
 
     Any may be where hardly a request was seen, for then the prior is all that is known; and where the gateway judges,
     for much of a miss there is beyond the engines, and no fleet size would prove it.
@@ -319,15 +323,8 @@ def enough_for(share: float) -> float:
     return 3.0 / share
 
 
-LIFETIME_WINDOW = 60.0
-"""Seconds over which waits are averaged, besides the time that decoding takes."""
-OVERLOAD = 1.0
-"""The load beyond which queues grow without end. Misses beyond it are attributed to the load without the queue: with
-it, those on time before and after took the safe load from 0.66 to 0.37 after one step of the ramp."""
-
-
 class LoadAttribution(NamedTuple):
-    """The loads that the requests counted in one tick have met."""
+    """Loads that the requests counted in one tick have met."""
 
     late: float
     on_time: float
@@ -353,7 +350,7 @@ def attribute_load(
     """
     decoding = _decoding(pool, step, demand)
     # A request that ends now may have had its first token a whole answer ago, and have waited for it until then.
-    reach = _back_to_the_queue(window, _waited(pool, window.last(LIFETIME_WINDOW + decoding)) + decoding)
+    reach = _back_to_the_queue(window, _waited(pool, window.last(MINUTE + decoding)) + decoding)
     met = window.last(reach)
     highest = met.highest_offered()
     if highest <= OVERLOAD:

@@ -29,7 +29,7 @@ ROUNDING = 1e-5
 
 ONE, BEGIN, END, TTFT = range(4)
 PAIRS = tuple(combinations_with_replacement((ONE, BEGIN, END, TTFT), 2))[:-1]
-"""Of these four; nobody needs the square of TTFT."""
+"""Pairs of these four figures; nobody needs the square of TTFT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class QueueInTtft:
     queued: float = 0.0
     """Replicas' intervals with a queue at both scrapes."""
     excluded: bool = False
-    """The histogram excludes the queue. Stands until the evidence contradicts it."""
+    """Whether the histogram excludes the queue. Stands until the evidence contradicts it."""
 
     def update(self, waits: Sequence[Wait], *, elapsed: float, params: Params, known: bool = False) -> QueueInTtft:
         """Add the requests that began in these `elapsed` seconds. `known`: the engine is known to exclude its queue.

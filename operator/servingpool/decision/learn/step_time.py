@@ -1,4 +1,4 @@
-"""What a request costs, learned from what the fleet shows: the coefficients of a step, and what fills a replica.
+"""The cost of a request, learned from the fleet: the coefficients of a step, and the batch that fills a replica.
 
 An engine may admit fewer requests at a time than its steps could carry (a limit on sequences, a small KV cache). Its
 steps stay short, so by step time alone it looks idle while a queue grows. But each step costs the time `a`, however few
@@ -24,7 +24,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from servingpool.decision.engine import FASTEST_STEP, LEAST_BATCH, MOST_BATCH, Full, Steps, StepTime
+from servingpool.decision.engine import (
+    ANOTHER_BATCH,
+    FASTEST_STEP,
+    LEAST_BATCH,
+    MOST_BATCH,
+    SHORT_ANSWER,
+    STILL_SHORT,
+    Full,
+    Steps,
+    StepTime,
+)
 from servingpool.decision.observe import GENERATED, ITL_SUM, TTFT_SUM, SampleWindow
 from servingpool.decision.params import Params
 
@@ -56,7 +66,7 @@ class StepTimeFit:
     """Whether the engine has changed and is not learned yet."""
 
     def update(self, steps: Sequence[Steps], *, elapsed: float, params: Params, prefills: bool = False) -> StepTimeFit:
-        """Add one window of `elapsed` seconds, a row per replica; nothing where none decoded enough.
+        """The fit with one window of `elapsed` seconds, a row per replica; unchanged where none decoded enough.
 
         A step is as long as its own replica's batch makes it, so replicas are not averaged first. All count alike, and
         by their relative errors, so that one with a sick GPU is one among many. `prefills`: see `Pool`.
@@ -87,10 +97,11 @@ class StepTimeFit:
         return StepTimeFit(gram, moment, self.windows * keep + 1.0, scale, drift, renewing)
 
     def _observed_over_expected(self, steps: Sequence[Steps], params: Params) -> float | None:
-        """Logarithm, of the middle replica: an upgrade is all replicas', a sick GPU one's. None while not known."""
+        """Logarithm of observed over expected ITL of the middle replica; None where the fit is not known."""
         step = self.solve(params) if self.known else None
         if step is None:
             return None
+        # An upgrade is all replicas', a sick GPU one's.
         return median(math.log(one.itl / max(step.expected(one), FASTEST_STEP)) for one in steps)
 
     @property
@@ -99,7 +110,7 @@ class StepTimeFit:
         return self.gram[0] > 0.0
 
     def changed(self, params: Params) -> bool:
-        """Whether the engine has not been the one that was learned, for minutes."""
+        """Whether the engine has differed from the learned engine for minutes."""
         return abs(self.drift) > params.engine_changed
 
     @property
@@ -159,7 +170,7 @@ def _with_less_support(gram: Sequence[float], moment: Sequence[float]) -> Iterat
 
 
 def _solved(gram: Sequence[float], moment: Sequence[float]) -> Vector | None:
-    """None where there is no solution, or none without a negative in it."""
+    """Solution of the three equations; None where there is none, or none without a negative coefficient."""
     aa, ab, ac, _, bb, bc, _, _, cc = gram
     if aa <= 0.0:
         return None
@@ -185,11 +196,9 @@ def _feasible(figures: Sequence[float]) -> bool:
 
 
 LEAST_SECONDS = 10.0
-"""Replica-seconds of a full replica before it is believed: one observation's."""
+"""Replica-seconds of full replicas before they are believed: those of one observation."""
 ANOTHER = 2.0
-"""Times smaller a full batch must be than the known one, to be another limit and not a mean of both."""
-CHANGED = 0.1
-"""Relative change of the batch that is worth new units of work."""
+"""Ratio of the known full batch to a new one, above which the new batch is another limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +251,7 @@ class Saturation:
         batch = self.batch
         if seconds >= LEAST_SECONDS and decoding > 0.0:
             mean = min(MOST_BATCH, max(LEAST_BATCH, decoding / seconds))
-            batch = batch if abs(mean / batch - 1.0) <= CHANGED else mean
+            batch = batch if abs(mean / batch - 1.0) <= ANOTHER_BATCH else mean
         elif math.isfinite(limit):
             batch = limit
         return Saturation(
@@ -255,26 +264,20 @@ class Saturation:
         )
 
 
-MOST_TOKENS = 5.0
-"""Output tokens of a request, on average, up to which an answer is short."""
-LEAVING = 2.0
-"""Ratio by which both bounds are wider once requests taught the work: to learn anew takes minutes."""
-
-
 class ShortAnswers(NamedTuple):
-    """What the last ten minutes say of the answers."""
+    """Whether answers of the last ten minutes are short."""
 
     short: bool = False
-    """So few tokens each that a request without a step to learn from may tell its work by its time in the engine."""
+    """Whether answers are so short that a request's time in the engine tells its work where there are no steps."""
     by_prompt: bool = False
-    """And most of that time is the prompt's: it tells more than steps do."""
+    """Whether, also, most of that time is the prompt's: it tells more than steps do."""
 
 
 def short_answers(window: SampleWindow, fit: StepTimeFit, params: Params) -> ShortAnswers:
-    """Of the requests in the window. Without any, nothing is said of them."""
+    """Whether the answers in the window are short; False without requests."""
     mean = window.last(params.mean_window)
     requests = mean.first_tokens.total
-    wider = LEAVING if fit.windows and not fit.decodes else 1.0
-    if requests <= 0.0 or mean.total(GENERATED) > wider * MOST_TOKENS * requests:
+    wider = STILL_SHORT if fit.windows and not fit.decodes else 1.0
+    if requests <= 0.0 or mean.total(GENERATED) > wider * SHORT_ANSWER * requests:
         return ShortAnswers()
     return ShortAnswers(short=True, by_prompt=mean.total(ITL_SUM) <= wider * mean.total(TTFT_SUM))

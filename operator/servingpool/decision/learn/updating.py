@@ -14,7 +14,7 @@ from servingpool.decision.engine import StepTime
 from servingpool.decision.learn.error_budget import Calibration, ErrorBudget
 from servingpool.decision.learn.forecast import Forecast
 from servingpool.decision.learn.kinds import NO_ENGINE, kind_of, updated, with_speeds
-from servingpool.decision.learn.memory import SCORE_BIN, Memory, Profile, Scored, UpdateResult
+from servingpool.decision.learn.memory import BIN, Memory, Profile, Scored, UpdateResult
 from servingpool.decision.learn.miss_curve import (
     OVERLOAD,
     LoadAttribution,
@@ -31,6 +31,7 @@ from servingpool.decision.observe import (
     BEGUN,
     GENERATED,
     ITL_COUNT,
+    MINUTE,
     REJECTED,
     CounterDelta,
     Demand,
@@ -50,8 +51,6 @@ from servingpool.decision.pool import Pool
 
 LEAST_SPAN = 1.0
 """Seconds between two observations below which the second teaches nothing."""
-LONGEST_INTERVAL = 60.0
-"""Seconds between scrapes that are believed at first sight."""
 
 
 class _Tick(NamedTuple):
@@ -160,8 +159,8 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
     )
     interval = memory.interval
     if delta.interval is not None:
-        # A lost scrape looks like a longer interval, so it is believed slowly; at first sight there is nothing else.
-        interval = min(delta.interval, interval * 1.02 if memory.covered_at is not None else LONGEST_INTERVAL)
+        # A lost scrape looks like a longer interval, so it is believed slowly; at first sight a minute is.
+        interval = min(delta.interval, interval * 1.02 if memory.covered_at is not None else MINUTE)
     return replace(
         memory,
         profile=profile,
@@ -179,10 +178,10 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
         damaged="; ".join(f"{name}: {why}" for name, why in delta.damaged.items()) or None,
         queue_unknown=delta.waiting.reason if isinstance(delta.waiting, Unknown) else None,
         covered_at=now if seen else memory.covered_at,
-        ttft_tail=_client_tail(memory.ttft_tail, observation, span)
+        ttft_tail=_client_tail(tick, memory.ttft_tail)
         if tick.pool.slo.at_gateway
-        else _tail(memory.ttft_tail, observation, "time_to_first_token", span, delta.damaged),
-        tpot_tail=_tail(memory.tpot_tail, observation, "time_per_output_token", span, delta.damaged),
+        else _tail(tick, memory.ttft_tail, "time_to_first_token", delta.damaged),
+        tpot_tail=_tail(tick, memory.tpot_tail, "time_per_output_token", delta.damaged),
         predicted_by=None,
     )
 
@@ -243,15 +242,19 @@ def _ready(observation: Observation, span: float) -> float:
     )
 
 
-def _tail(tail: Tail, observation: Observation, name: str, span: float, damaged: Mapping[str, str]) -> Tail:
-    metrics = () if isinstance(observation.metrics, Unknown) else observation.metrics
+def _tail(tick: _Tick, tail: Tail, name: str, damaged: Mapping[str, str]) -> Tail:
+    metrics = () if isinstance(tick.observation.metrics, Unknown) else tick.observation.metrics
     read = ((one.replica, getattr(one, name)) for one in metrics if one.replica not in damaged)
-    return tail.update({replica: one for replica, one in read if isinstance(one, Histogram)}, elapsed=span)
+    return _with(tick, tail, {replica: one for replica, one in read if isinstance(one, Histogram)})
 
 
-def _client_tail(tail: Tail, observation: Observation, span: float) -> Tail:
-    ttft = observation.gateway.time_to_first_token
-    return tail.update({"": ttft} if isinstance(ttft, Histogram) else {}, elapsed=span)
+def _client_tail(tick: _Tick, tail: Tail) -> Tail:
+    ttft = tick.observation.gateway.time_to_first_token
+    return _with(tick, tail, {"": ttft} if isinstance(ttft, Histogram) else {})
+
+
+def _with(tick: _Tick, tail: Tail, histograms: Mapping[str, Histogram]) -> Tail:
+    return tail.update(histograms, elapsed=tick.span, memory=tick.pool.params.recent_window)
 
 
 def _without_the_past_of_another_slo(memory: Memory, pool: Pool) -> Memory:
@@ -423,7 +426,7 @@ def _predicted(tick: _Tick, before: Memory, load: float) -> float | None:
 
 def _score(memory: Memory, late: Misses, now: float) -> tuple[Scored, ...]:
     score = memory.score
-    if score and now < score[-1].begin + SCORE_BIN:
+    if score and now < score[-1].begin + BIN:
         last = score[-1]
         return (*score[:-1], Scored(last.begin, last.requests + late.requests, last.late + late.late))
     return (*memory.score_of_last_hour(now), Scored(now, late.requests, late.late))

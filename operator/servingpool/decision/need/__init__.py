@@ -1,4 +1,4 @@
-"""From what is known to the raw need: the cheapest fleet one cold start ahead.
+"""Need: from the learned memory to the raw need, the cheapest fleet one cold start ahead.
 
 In: an `UpdateResult`, the pool, the `Frontier` of what may be had of its targets. Out: a `Plan`, or Unknown with the
 reason; `AtZero` where no replica serves because there were to be none. Knows no bound but what may be had, and

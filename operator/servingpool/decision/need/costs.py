@@ -20,20 +20,20 @@ Places = NDArray[np.intp]
 
 SIZES = 64
 """Fleet sizes that are weighed at a time: each of so many, of more steps of a few percent."""
-LEVELS, LEAST_LEVEL = 96, 0.01
-"""Demands at which the curve is read, and the least as a share of the highest; a sample between two counts for both."""
-SHARES = np.geomspace(LEAST_LEVEL, 1.0, LEVELS)[:, None]
+SHARES = np.geomspace(0.01, 1.0, 96)
+"""Demands at which the curve is read, as shares of the highest; a sample between two counts for both."""
+LEAST_LEVEL, LEVELS = float(SHARES[0]), len(SHARES)
 WORST, BEARABLE_REST = 5.0, 0.1
 """No penalty lets the expected demand miss more than WORST times the allowance: misses are spent on what may come, not
 on what is certain. Where the allowance is large, because the SLO cannot be held, BEARABLE_REST of the rest."""
 FINEST = 1.1
 """Ratio of two penalties that are not told apart."""
 BLOCK = round(HIDDEN / SPACING)
-"""Moments whose misses count as one event: ten minutes."""
+"""Moments whose misses count as one event: those of ten minutes."""
 
 
 class Sizes(NamedTuple):
-    """Fleets to weigh, ascending, and the price of each: of one target, its replicas."""
+    """Fleets to weigh, ascending, and the price of each."""
 
     fleets: Array
     prices: Array
@@ -49,7 +49,7 @@ class Sizes(NamedTuple):
 
 
 def sizes(curve: Curve, allowance: float, highest: float, frontier: Frontier) -> Sizes:
-    """From the least there may be to where even the highest demand is served with room to spare."""
+    """Fleets from the least possible to where even the highest demand is served with room to spare."""
     enough = math.ceil(highest / curve.load_for(0.1 * allowance)) + 1
     return Sizes(*frontier.upto(max(2, enough)))
 
@@ -59,18 +59,18 @@ def _whole(places: Array) -> Places:
 
 
 class States(NamedTuple):
-    """What a fleet is weighed against: a row for each state of demand."""
+    """States of demand that fleets are weighed against, a row for each."""
 
     levels: Array
     """Demands, in a column."""
     likely: Array
-    """How likely each is in each state."""
+    """Probability of each level in each state."""
     least: Array
     """Replicas that the expected demand of each state needs, whatever the penalty."""
 
     @classmethod
     def of(cls, outlook: Outlook, curve: Curve, allowance: float) -> States:
-        """From an outlook."""
+        """The states of an outlook."""
         bearable = max(min(0.5, WORST * allowance), allowance + BEARABLE_REST * (1.0 - allowance))
         return cls(*_spread(outlook), outlook.expected / curve.load_for(bearable))
 
@@ -86,7 +86,7 @@ class CostMatrix:
         self._prices = np.where(fleets < np.minimum(states.least, fleets[-1])[:, None], np.inf, sizes.prices)
 
     def choose(self, penalty: float) -> NDArray[np.intp]:
-        """For each state the column of the fleet with the least sum of replicas and misses at their penalty."""
+        """The column, for each state, of the fleet with the least sum of replicas and misses at their penalty."""
         columns: NDArray[np.intp] = (self._prices + penalty * self._misses).argmin(axis=1)
         return columns
 
@@ -97,7 +97,7 @@ class CostMatrix:
         return last
 
     def candidates(self, column: int) -> tuple[Candidate, ...]:
-        """What was weighed for the last state around a column, without what the expected demand rules out."""
+        """Fleets weighed for the last state around a column, without those that the expected demand rules out."""
         near = range(max(0, column - 2), min(len(self.fleets), column + 3))
         return tuple(
             Candidate(float(self.fleets[at]), float(self._misses[-1, at]))
@@ -107,15 +107,15 @@ class CostMatrix:
 
 
 class Cheapest(NamedTuple):
-    """The cheapest fleets."""
+    """The cheapest fleets, for each state at each penalty."""
 
     replicas: Array
-    """For each state (row) at each penalty (column)."""
+    """Replicas for each state (row) at each penalty (column)."""
     candidates: tuple[Candidate, ...]
-    """For the last state at the first penalty."""
+    """Fleets weighed for the last state at the first penalty."""
     fleets: Array
     misses: Array
-    """For the last state, of each of these fleets."""
+    """Misses of the last state, with each of these fleets."""
     expected: float
     """Work of the last state."""
 
@@ -209,7 +209,7 @@ def miss_penalty(
 
 
 def _highest_of_last(span: int, values: NDArray[np.intp]) -> NDArray[np.intp]:
-    """At each place the highest of the last `span` values, up to it."""
+    """The highest of the last `span` values at each place, up to it."""
     highest, width = values.copy(), 1
     while width < span:
         step = min(width, span - width)
@@ -219,7 +219,7 @@ def _highest_of_last(span: int, values: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def _spread(outlook: Outlook) -> tuple[Array, Array]:
-    """What may come, sorted by size: levels of demand (a column), and how likely each is in each state (row).
+    """Levels of possible demand (a column), ascending, and the probability of each in each state (row).
 
     Without the lowest levels, down to which no state comes.
     """
@@ -241,4 +241,4 @@ def _spread(outlook: Outlook) -> tuple[Array, Array]:
     likely += np.bincount(at.ravel(), above.ravel(), size)
     by_state = np.asarray(likely, dtype=np.float64).reshape(-1, LEVELS)
     lowest = int(by_state.any(axis=0).argmax())
-    return highest * SHARES[lowest:], by_state[:, lowest:]
+    return highest * SHARES[lowest:, None], by_state[:, lowest:]

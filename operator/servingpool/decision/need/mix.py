@@ -1,4 +1,4 @@
-"""What may be had of the targets: the mixes that are worth their price, and the cheapest one of a capacity."""
+"""Mixes of the targets' replicas: those that are worth their price, and the cheapest mix of a capacity."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ Mix = tuple[int, ...]
 """Replicas of each offer, in their order."""
 
 MOST_STEPS = 2000
-"""Steps of one search; after them the best mix so far counts. Two targets of 100 replicas take about 100."""
+"""Steps of a search, after which the best mix so far counts. Two targets of 100 replicas take about 100."""
 MIXES = 256
 """Mixes so far, and numbers of replicas of the next offer, that are combined where all would make more than its square:
 eight targets with a max of 10,000 would make millions."""
 BEYOND = 4
-"""Times max: sizes up to it are weighed, for they show what would be needed."""
-DIGITS = 9
-"""The same in decimal digits."""
+"""Ratio to max, up to which sizes are weighed, for they show how many replicas would be needed."""
+DIGITS = round(-math.log10(EQUAL))
+"""Decimal digits to which two prices are compared: `EQUAL`."""
 
 
 class Offer(NamedTuple):
-    """Replicas of one target that may be had."""
+    """Replicas of one target that can be had."""
 
     weight: float
-    """Capacity of one, in replicas of the reference target; 0 where one serves nothing within the SLO."""
+    """Capacity of a replica, in replicas of the reference target; 0 where it serves nothing within the SLO."""
     price: float
-    """Of one, above 0."""
+    """Price of a replica, above 0."""
     least: int
     most: int
-    """At least `least`."""
+    """Most replicas, at least `least`."""
 
     @property
     def unit_price(self) -> float:
-        """Of a capacity of 1; infinite without capacity."""
+        """Price of a capacity of 1; infinite without capacity."""
         return self.price / self.weight if self.weight > 0.0 else math.inf
 
 
 def capacity(offers: Sequence[Offer], mix: Mix) -> float:
-    """Of a mix, in replicas of the reference target."""
+    """Capacity of a mix, in replicas of the reference target."""
     return math.fsum(count * offer.weight for count, offer in zip(mix, offers, strict=True))
 
 
 def price(offers: Sequence[Offer], mix: Mix) -> float:
-    """Of a mix."""
+    """Price of a mix."""
     return math.fsum(count * offer.price for count, offer in zip(mix, offers, strict=True))
 
 
 def greatest(offers: Sequence[Offer]) -> Mix:
-    """All that may be had of use."""
+    """The mix with every replica that can be had and serves."""
     return tuple(offer.most if offer.weight > 0.0 else offer.least for offer in offers)
 
 
@@ -123,7 +123,7 @@ def cheapest_mix(offers: Sequence[Offer], need: float) -> Mix:
 @dataclass(slots=True)
 class _Search:
     offers: Sequence[Offer]
-    """Of the best value first."""
+    """Offers, the best value first."""
     room: Sequence[int]
     beyond: Sequence[float]
     best: float = math.inf
@@ -155,7 +155,7 @@ class Frontier:
     """Capacities to weigh, each at its least price."""
 
     offers: tuple[Offer, ...]
-    """With what may be had in the long run: more than max, so that it shows what would be needed."""
+    """Offers in the long run: more than max, to show how many replicas would be needed."""
     _found: dict[float, tuple[Array, Array]] = field(default_factory=dict)
 
     def upto(self, last: float) -> tuple[Array, Array]:

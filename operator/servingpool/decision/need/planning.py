@@ -1,4 +1,4 @@
-"""From what is known of the pool to the raw need; with no replica, from what the gateway shows.
+"""The raw need of a pool, from its memory; with no replica, from the gateway's demand.
 
 With 0 replicas no engine is there to tell of demand. The gateway's series must: `GatewayMetrics.at_zero` and its queue.
 The last replica goes once that series was known, and showed no request, for `Pool.idle_after`. Unknown demand is never
@@ -20,14 +20,15 @@ from servingpool.decision.need.costs import cheapest, miss_penalty
 from servingpool.decision.need.mix import Frontier
 from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, Unknown
 from servingpool.decision.observe import believed_queue
-from servingpool.decision.params import Params
+from servingpool.decision.params import REMEMBERED
 from servingpool.decision.pool import Pool
 from servingpool.decision.words import clock, span
 from servingpool.decision.zero import Busy, GatewayDemand
 
-PENALTY_LASTS, PENALTY_SHARE = 120.0, 1.0 / 60.0
-"""Seconds, and share of what was seen, for which about a penalty is kept: finding one takes longer than two decisions,
-and of two hours that are remembered two minutes are little."""
+PENALTY_SHARE = 1.0 / 60.0
+"""Share of the remembered time for which about a penalty is kept: to find a penalty takes longer than two decisions."""
+PENALTY_LASTS = PENALTY_SHARE * REMEMBERED
+"""Seconds for which about a penalty is kept at most."""
 
 
 def plan(
@@ -38,7 +39,7 @@ def plan(
     *,
     unused: bool = False,
 ) -> Plan | Unknown:
-    """What the pool needs; Unknown with the reason where that is not known. `unused`: certainly nothing asks for it.
+    """The need; Unknown with the reason where it is not known. `unused`: certainly nothing asks for the pool.
 
     `frontier`: what may be had of its targets.
     """
@@ -116,7 +117,7 @@ def _unread(memory: Memory) -> Unknown:
 
 
 def _made_up_for(memory: Memory, *, unused: bool, asked: bool) -> int:
-    """Replicas that serve nothing while requests are in them: each is missing, whatever the load.
+    """Replicas to add for replicas that hold requests and serve nothing, whatever the load.
 
     While nothing is `asked` of any, one that serves is enough.
     """
@@ -124,13 +125,13 @@ def _made_up_for(memory: Memory, *, unused: bool, asked: bool) -> int:
 
 
 class Terms(NamedTuple):
-    """By what a fleet size is chosen."""
+    """Curve, allowance and penalty by which a fleet size is chosen."""
 
     curve: Curve
     allowance: float
     """Share of requests that may miss."""
     penalty: float
-    """Of a miss, in replicas."""
+    """Penalty of a miss, in replicas."""
 
 
 def _terms(pool: Pool, memory: Memory, step: StepTime, frontier: Frontier) -> Terms:
@@ -163,7 +164,7 @@ def backlog(engines: Iterable[float], gateway: Reading, *, work: float, horizon:
 
 
 def remembered(memory: Memory, pool: Pool, plan: Plan | Unknown, now: float) -> Memory:
-    """What the next decision is to know of this one."""
+    """The memory for the next decision."""
     begin = now - memory.scale_down_window(pool)
     recommendations = tuple(entry for entry in memory.recommendations if begin < entry[0] < now)
     if isinstance(plan, Unknown):
@@ -188,7 +189,7 @@ def _penalty_lasts(memory: Memory) -> float:
 
 
 def at_zero(observation: Observation, pool: Pool, memory: Memory, now: float, frontier: Frontier) -> AtZero | None:
-    """What to do while no replica serves because there were to be none; None at other times."""
+    """Replicas to request while the pool is at 0 on purpose, and why; None at other times."""
     demand = memory.demand
     if demand is None or demand.zero_at is None:
         return None
@@ -215,7 +216,7 @@ def _for_the_usual(
 ) -> tuple[float, Course | None]:
     """Replicas for the usual demand of busy hours, or for what has come where that is more; 1 if nothing is known."""
     profile, params, busy = memory.profile, pool.params, memory.profile.busy
-    step = _step_of(memory, busy, params)
+    step = _step_of(memory, busy, pool)
     if step is None or busy.seconds <= 0.0 or not memory.calibrated(pool):
         return 1, None
     work, horizon = step.work(busy.prompt, busy.steps), memory.horizon(pool)
@@ -229,12 +230,12 @@ def _for_the_usual(
     return max(float(found.replicas[0, 0]), float(found.fleets[0])), course
 
 
-def _step_of(memory: Memory, busy: Busy, params: Params) -> StepTime | None:
+def _step_of(memory: Memory, busy: Busy, pool: Pool) -> StepTime | None:
     """The step time of the usual request of busy hours.
 
     The windows cannot give that step time: they are empty after a night at 0 replicas.
     """
-    step = memory.profile.fit.solve(params)
+    step = memory.profile.fit.solve(pool.params)
     if step is None:
         return None
     batch = memory.profile.saturation.batch

@@ -1,4 +1,4 @@
-"""From samples to what happened since the last observation, and what of it is believed.
+"""Observe: from samples to the increases since the last observation, and whether each figure is believed.
 
 In: an `Observation`, each replica's last sample, the step time as known. Out: a `CounterDelta`, the `SampleWindow` of
 twenty minutes with demand and lateness, an observation without gauges that nothing moves. Learns nothing.
@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from servingpool.decision.observe.counters import (
     LEAST_TOKENS,
-    MOST_PREFILL,
-    WAITED,
     CounterDelta,
     EngineDelta,
     diff_counters,
@@ -38,18 +36,22 @@ from servingpool.decision.observe.samples import (
     REJECTED,
     TTFT_COUNT,
     TTFT_SUM,
+    WAITED,
     Buckets,
     Sample,
 )
 from servingpool.decision.observe.window import (
     AT,
     COVERED,
+    ENOUGH_REQUESTS,
     KEPT_SECONDS,
     LOAD,
+    MINUTE,
     MOST_WORK,
     NOTHING,
     READY,
     RUNNING,
+    SEEN,
     SPAN,
     SUMS,
     WAITING,
@@ -65,6 +67,7 @@ __all__ = [
     "BEGUN",
     "CACHED",
     "COVERED",
+    "ENOUGH_REQUESTS",
     "FAR",
     "GENERATED",
     "ITL_COUNT",
@@ -72,13 +75,14 @@ __all__ = [
     "KEPT_SECONDS",
     "LEAST_TOKENS",
     "LOAD",
-    "MOST_PREFILL",
+    "MINUTE",
     "MOST_WORK",
     "NOTHING",
     "PROMPTS",
     "READY",
     "REJECTED",
     "RUNNING",
+    "SEEN",
     "SPAN",
     "SUMS",
     "TTFT_COUNT",

@@ -1,4 +1,4 @@
-"""From cumulative samples to what happened since the last observation.
+"""From cumulative samples to the increases since the last observation.
 
 Counters restart with the engine, replicas come and go, scrapes are lost or repeated. Only here is that turned into sums
 over replicas for one interval, with the replica-seconds that they cover, so that everything after it divides one by the
@@ -15,7 +15,17 @@ from operator import add
 from types import MappingProxyType
 from typing import NamedTuple
 
-from servingpool.decision.engine import FASTEST_STEP, MOST_BATCH, Full, Steps, Wait
+from servingpool.decision.engine import (
+    ANOTHER_BATCH,
+    FASTEST_STEP,
+    LONGEST_PROMPT,
+    MOST_BATCH,
+    SHORT_ANSWER,
+    STILL_SHORT,
+    Full,
+    Steps,
+    Wait,
+)
 from servingpool.decision.increase import Change, Counts, follow, rises
 from servingpool.decision.observation import (
     NOT_EXPOSED,
@@ -50,38 +60,24 @@ from servingpool.decision.observe.samples import (
 )
 from servingpool.decision.pool import Pool, Slo
 
-QUEUED, WAITED, LATE_BY_QUEUE, CLIENT_COUNT, CLIENT_LOWER, CLIENT_UPPER = range(FIGURES, FIGURES + 6)
-"""Only in the sums: requests that the engines' queues grew by, seconds that requests with a first token waited by the
-length of the queues, and how many of those were late, with the histogram's TTFT added to that wait; the client's TTFT,
-as the gateway counts it."""
-FIELDS = FIGURES + 6
-NO_TTFT = (0.0, 0.0, 0.0)
-
 RATE_SCRAPES = 2.0
-"""A rate over one pair of scrapes swings with their phase."""
-GREW = 0.1
-"""Part of itself by which a batch grows between two scrapes where it has room: requests wait beside it while a long
-prompt is computed, and it grows when that is done."""
+"""Scrape intervals of a rate window at least: a rate over one pair of scrapes swings with their phase."""
 LEAST_TOKENS = 50.0
 """Decoded in an interval, below which their mean ITL is noise."""
-LONGEST_SHORT = 10.0
-"""Output tokens for each first token in an interval of short answers: more are those of others."""
-MOST_PREFILL = 1e6
-"""Prefill tokens in a step; vLLM's default is 8,192 at most, so more is a damaged sample."""
 
 
 class EngineDelta(NamedTuple):
-    """What the engines of one target did in one interval: those of different targets have different speeds."""
+    """The work of one target's engines in one interval: engines of different targets have different speeds."""
 
     steps: tuple[Steps, ...] = ()
-    """Of each replica that decoded enough; of all as one where none did alone."""
+    """Mean step of each replica that decoded enough; of all replicas as one where none decoded enough alone."""
     prefills: tuple[Steps, ...] = ()
-    """Of each replica whose requests decoded hardly anything, where there are no steps. In a pool that prefills, these
-    come first, and then there are no steps."""
+    """Cost of a request on each replica that decoded hardly anything, where there are no steps. In a pool that
+    prefills, these come first, and then there are no steps."""
     full: tuple[Full, ...] = ()
-    """Of each replica for which requests had waited too long at both ends of the interval."""
+    """Work of each replica for which requests had waited too long at both ends of the interval."""
     most_running: float = 0.0
-    """Requests in the largest of their running batches; 0 where none is known."""
+    """Requests in the largest running batch; 0 where none is known."""
 
     @property
     def busiest(self) -> float:
@@ -90,18 +86,18 @@ class EngineDelta(NamedTuple):
 
 
 class CounterDelta(NamedTuple):
-    """What happened in one interval, over the replicas that could be read twice."""
+    """Increases of one interval, over the replicas that could be read twice."""
 
     sums: tuple[float, ...]
-    """Increase of each figure, and those in the sums alone."""
+    """Increase of each figure over the replicas, by the places of `samples`."""
     covered: float
     """Replica-seconds that `sums` cover, in replicas of the reference target."""
     engines: Mapping[str, EngineDelta]
-    """By target: one where the pool has one."""
+    """Work of the engines, by target."""
     waits: tuple[Wait, ...]
-    """Of each replica that began to serve requests, shows its queue, and counts TTFT at the first token."""
+    """Waits at each replica that began to serve requests, shows its queue, and counts TTFT at the first token."""
     queue_excluded: bool
-    """Some replica's TTFT histogram is known not to show the queue."""
+    """Whether the TTFT histogram of some replica is known not to show the queue."""
     stuck: int
     """Replicas that serve nothing while requests wait for them."""
     running: Reading
@@ -109,45 +105,45 @@ class CounterDelta(NamedTuple):
     waiting: Reading
     """Requests queued in engines and at the gateway."""
     queues: tuple[float, ...]
-    """Those in each ready replica's engine; empty where they are not known."""
+    """Requests in each ready replica's queue; empty where they are not known."""
     gateway: Reading
-    """Those at the gateway."""
+    """Requests queued at the gateway."""
     gateway_queue: Queue | None
-    """None where there is no gateway."""
+    """The gateway's queue; None where there is no gateway."""
     client: Counts | None
-    """The client's TTFT as the gateway counted it; None where the SLO is not judged there, or it has not told yet."""
+    """The client's TTFT as the gateway counted it; None where the SLO is not judged there or nothing was told yet."""
     client_unknown: str | None
     """Why the client's TTFT is not known, where the SLO is judged by it."""
     coverage: float
     """Share of the ready replicas whose sample was whole, 0 to 1; 0 where none is ready."""
     samples: Mapping[str, Sample]
-    """Per replica, to compare the next ones with."""
+    """Samples by replica, to compare the next samples with."""
     buckets: Buckets
     interval: float | None
     """Seconds between two scrapes of a replica; None where no replica was scraped again."""
     missing: str | None
-    """A series that a sample lacks; None where none is missing."""
+    """Name of a series that a sample lacks; None where no series is missing."""
     damaged: Mapping[str, str] = MappingProxyType({})
-    """By replica, figures that no replica can make."""
+    """Figures that no replica can make, by replica."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """One replica's interval."""
+    """The interval of one replica."""
 
     target: str
     before: Queue | None
     now: Queue | None
     seconds: float
     increase: Sequence[float]
-    """Of each figure."""
+    """Increase of each figure."""
     step: Steps | None
-    """None where it decoded too little, or its engine restarted."""
+    """Mean step; None where too little was decoded, or the engine restarted."""
     restarted: bool
     tells: bool
-    """Its TTFT histogram may tell of the wait in `before` and `now`: counted at the first token, by the same engine."""
+    """Whether the TTFT histogram may tell of the wait: counted at the first token, by the same engine."""
     grew: bool
-    """Its batch is larger than at the scrape before, so that it had room."""
+    """Whether the batch is larger than at the scrape before, so that it had room."""
 
     def stuck(self, after: float) -> bool:
         """Whether nothing was served while the next request waited for longer than `after` seconds."""
@@ -169,16 +165,16 @@ class _Served:
 
 
 class _Read(NamedTuple):
-    """The replicas' metrics of one observation, as far as they are believed."""
+    """Metrics of the replicas of one observation, as far as they are believed."""
 
     samples: dict[str, Sample]
-    """To compare the next ones with."""
+    """Samples by replica, to compare the next samples with."""
     serving: list[ReplicaMetrics]
-    """Unknown in place of gauges that are not believed."""
+    """Metrics of the ready replicas, with Unknown in place of gauges that are not believed."""
     pairs: list[tuple[ReplicaMetrics, Sample, Sample | None, bool]]
-    """Those that count, each with the sample to compare it with, and whether the engine restarted since."""
+    """Metrics that count, each with its sample, the sample before, and whether the engine restarted in between."""
     damaged: dict[str, str]
-    """By replica, what no replica can have shown."""
+    """Figures that no replica can have shown, by replica."""
 
 
 def diff_counters(
@@ -221,7 +217,8 @@ def diff_counters(
         at_once = before.begins_at_first_token and now.begins_at_first_token
         tells = at_once and not restarted and (shown_anew or now.queue is None)
         tells = tells and not _shows_no_wait(metrics, ttft_bound)
-        grew = now.running > (1.0 + GREW) * before.running + 1.0
+        # Requests wait beside a batch with room while a long prompt is computed; the batch grows when that is done.
+        grew = now.running > (1.0 + ANOTHER_BATCH) * before.running + 1.0
         served.append(_Served(replica.target, *queues_shown, seconds, increase, step, restarted, tells, grew))
     # A replica whose scrape was lost, or that is not Ready for a moment, is compared with its last sample.
     standing = ready.keys() | {replica.name for replica in observation.starting}
@@ -280,7 +277,7 @@ def _read(
     full_from: Mapping[str, float],
     known: Usual,
 ) -> _Read:
-    """What of the replicas' metrics is believed."""
+    """The replicas' metrics, as far as they are believed."""
     longest, found = pool.params.longest_gap, _Read({}, [], [], {})
     for one in shown:
         before, metrics, restarted = previous.get(one.replica), one, False
@@ -320,7 +317,7 @@ def _engine(
     *,
     short: bool,
 ) -> EngineDelta:
-    """What the engines of one target did, of those that `served` with their waits at both ends."""
+    """The work of one target's engines, from the waits of all replicas at both ends."""
     waits = [each for each in waits if each[0].target == target]
     served = [one for one, _, _ in waits]
     steps = [one.step for one in served if one.step is not None]
@@ -352,7 +349,7 @@ def _engine(
 def _whole(
     observation: Observation, slo: Slo, ready: Container[str], previous: Mapping[str, Sample]
 ) -> tuple[list[ReplicaMetrics], str | None]:
-    """The whole samples of ready replicas, and a series that another one lacks."""
+    """Whole samples of ready replicas, and the name of a series that another sample lacks."""
     found = () if isinstance(observation.metrics, Unknown) else observation.metrics
     serving, missing = [], None
     for metrics in found:
@@ -388,11 +385,11 @@ def mean_step(increase: Sequence[float], seconds: float) -> Steps | None:
     # number decoding in it, where the gauge is one instant in fifteen seconds.
     itl = spent / count
     prefill = max(0.0, increase[PROMPTS] - increase[CACHED]) / seconds * itl
-    return Steps(itl, spent / seconds, prefill) if prefill <= MOST_PREFILL else None
+    return Steps(itl, spent / seconds, prefill) if prefill <= LONGEST_PROMPT else None
 
 
 def mean_prefill(increase: Sequence[float], seconds: float, *, short: bool = False) -> Steps | None:
-    """What a request costs where hardly any token is decoded; None where it is not known.
+    """Cost of a request where hardly any token is decoded; None where it is not known.
 
     None is by embeddings or a prefill engine, a few are by `short` answers, see `ShortAnswers`. An engine that serves
     one after the other, or all a bit at a time, makes a request that takes W take T = W / (1 - load) on the way from
@@ -404,7 +401,7 @@ def mean_prefill(increase: Sequence[float], seconds: float, *, short: bool = Fal
     decoded = increase[ITL_COUNT] > 0.0
     if not first > 0.0 or not prompts > 0.0 or (not decoded and increase[GENERATED] != first):
         return None
-    if decoded and not (short and increase[GENERATED] <= LONGEST_SHORT * first):
+    if decoded and not (short and increase[GENERATED] <= STILL_SHORT * SHORT_ANSWER * first):
         return None  # tokens of requests that began before say nothing of those that began now
     each = (increase[TTFT_SUM] + increase[ITL_SUM]) / first
     cost = each / (1.0 + each * requests / seconds)
@@ -438,7 +435,7 @@ def _gauge(readings: list[Reading], share: float) -> Reading:
 def _queues(
     serving: Sequence[ReplicaMetrics], ready: Sequence[Replica], previous: Mapping[str, Sample], longest_gap: float
 ) -> tuple[float, ...] | Unknown:
-    """Requests in each engine's queue; Unknown where one lacks what others expose, for queues are not alike.
+    """Requests in each engine's queue; Unknown where an engine lacks the gauge that others expose.
 
     Of a replica without a sample now the last one counts, and one that has turned Ready since has had no time to queue:
     with each taken for the mean of the others, 8,279 requests on three replicas became 16,618 as soon as seven more
@@ -489,14 +486,14 @@ def _client_ttft(
     before: Counts | None, gateway: GatewayMetrics, slo: Slo, longest_gap: float
 ) -> tuple[Counts | None, Sequence[float]]:
     """The client's TTFT as counted so far; what came since, in all and up to both ends of the bucket with the bound."""
-    ttft, at = gateway.time_to_first_token, gateway.scraped_at
+    ttft, at, nothing = gateway.time_to_first_token, gateway.scraped_at, (0.0, 0.0, 0.0)
     if not slo.at_gateway:
-        return None, NO_TTFT
+        return None, nothing
     if not isinstance(ttft, Histogram) or at is None:
-        return before, NO_TTFT
+        return before, nothing
     counts, bucket = ttft.around(slo.time_to_first_token)
     latest, rise = follow(before, Counts(at, counts, bucket))
-    return latest, NO_TTFT if rise is None or rise.seconds > longest_gap else rise.figures
+    return latest, nothing if rise is None or rise.seconds > longest_gap else rise.figures
 
 
 def _client_unknown(gateway: GatewayMetrics, slo: Slo) -> str | None:
@@ -531,5 +528,5 @@ def _late_by_queue(
 
 
 def _full(one: _Served, *, room: bool) -> Full:
-    """What a full replica did."""
+    """The work of a full replica."""
     return Full(room, one.seconds, one.increase[BEGUN], one.increase[GENERATED], one.increase[ITL_SUM])

@@ -20,36 +20,36 @@ from servingpool.decision.words import clock
 
 
 class Standing(NamedTuple):
-    """One such replica. See `Sample.stands_still`."""
+    """A replica that stands still. See `Sample.stands_still`."""
 
     replica: str
     """The pod's name."""
     since: float
     """Unix time in seconds, by Prometheus' clock, of the scrape at which it was last seen to move."""
     requests: float
-    """That its gauges show, running and waiting."""
+    """Requests that its gauges show, running and waiting."""
 
 
 def standing_still(samples: Mapping[str, Sample], ready: Iterable[Replica], after: float) -> tuple[Standing, ...]:
-    """Those of the `ready` replicas that have stood still for `after` seconds."""
+    """The `ready` replicas that have stood still for `after` seconds."""
     found = [(replica.name, samples.get(replica.name)) for replica in ready]
     still = [(name, one) for name, one in found if one is not None and one.held > 0.0 and one.stands_still(after)]
     return tuple(Standing(name, one.moved_at, one.held) for name, one in still)
 
 
 class GatewayGauge(NamedTuple):
-    """What was last seen of it."""
+    """The gateway's queue and arrivals when they were last seen."""
 
     at: float
-    """Unix time in seconds of that scrape."""
+    """Unix time in seconds of the scrape."""
     queue: float
-    """Requests that it showed and that were believed."""
+    """Requests that the gauge showed and that were believed."""
     arrivals: Reading
-    """That it had counted by then."""
+    """Arrivals that the gateway had counted by then."""
     moved_at: float
     """Unix time in seconds of the scrape at which something came, was served, or changed last."""
     jumped: Reading = NOT_EXPOSED
-    """What it showed and was not believed."""
+    """Requests that the gauge showed and that were not believed."""
 
     def stands_still(self, after: float) -> bool:
         """Whether nothing has moved for `after` seconds while requests are shown."""
@@ -59,7 +59,7 @@ class GatewayGauge(NamedTuple):
 def with_believed_queue(
     observation: Observation, before: GatewayGauge | None, window: SampleWindow, after: float
 ) -> tuple[Observation, GatewayGauge | None]:
-    """The observation with the gateway's queue as far as it is believed, and what is to be remembered.
+    """The observation with the gateway's queue as far as it is believed, and the gauge to remember.
 
     `window`: without this observation; `after`: seconds for which nothing moves, before a queue is not believed. While
     no replica is ready nothing can move.
@@ -95,7 +95,7 @@ def believed_queue(queue: Reading, gauge: GatewayGauge | None, after: float) -> 
 
 
 def doubted_queue(gauge: GatewayGauge | None, after: float) -> str | None:
-    """What is said of a gateway's queue that is not believed; None where it is."""
+    """Sentence on a gateway's queue that is not believed; None where it is believed."""
     if gauge is None:
         return None
     if not isinstance(gauge.jumped, Unknown):
@@ -106,7 +106,7 @@ def doubted_queue(gauge: GatewayGauge | None, after: float) -> str | None:
 
 
 def _far(queue: float, before: GatewayGauge, window: SampleWindow, seconds: float) -> bool:
-    """Whether it is far longer than what was there and what can have come since, and the last scrape did not say so."""
+    """Whether the queue is far longer than before and than can have come since, and the last scrape did not say so."""
     if queue <= before.queue + FAR * SLACK or (not isinstance(before.jumped, Unknown) and queue >= 0.5 * before.jumped):
         return False
     return queue > before.queue + FAR * window.arriving * seconds

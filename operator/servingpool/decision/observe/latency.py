@@ -10,12 +10,10 @@ from itertools import repeat
 import numpy as np
 
 from servingpool.decision.increase import Change, change, rises
-from servingpool.decision.observation import Histogram, Reading, Unknown
+from servingpool.decision.observation import EPSILON, Histogram, Reading, Unknown
 
 SPREAD = 0.2
 """Standard deviation of the logarithm of the times per output token of one minute."""
-LEAST_MEAN = 1e-6
-"""Seconds; less is no time for a token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +31,18 @@ class Misses:
 
 @dataclass(frozen=True, slots=True)
 class LatencyCount:
-    """Observations split at an SLO bound, as far as the buckets can tell."""
+    """Observations of a histogram, split at an SLO bound as far as the buckets can tell."""
 
     within: float = 0.0
-    """In a bucket wholly at or under the bound."""
+    """Observations in a bucket wholly at or under the bound."""
     straddling: float = 0.0
-    """In the one bucket that the bound cuts in two."""
+    """Observations in the bucket that the bound cuts in two."""
     late: float = 0.0
-    """In a bucket wholly above it."""
+    """Observations in a bucket wholly above the bound."""
 
     @classmethod
     def split(cls, total: float, within: float, up_to: float) -> LatencyCount:
-        """From cumulative counts: all, up to the lower and up to the upper end of the bucket that holds the bound."""
+        """The split by cumulative counts: all, up to the lower and up to the upper end of the bound's bucket."""
         return cls(within, max(0.0, up_to - within), max(0.0, total - up_to))
 
     @property
@@ -95,7 +93,7 @@ def late_share_by_mean(mean: float, bucket: tuple[float, float], bound: float) -
         return 1.0  # as for TTFT; the status says so
     if not lower < upper:
         return 0.5
-    centre = math.log(min(upper, max(lower, mean, LEAST_MEAN))) - SPREAD**2 / 2.0
+    centre = math.log(min(upper, max(lower, mean, EPSILON))) - SPREAD**2 / 2.0
     below, up_to_bound, up_to = (
         _normal((math.log(end) - centre) / SPREAD) if end > 0.0 else 0.0 for end in (lower, bound, upper)
     )
@@ -106,9 +104,8 @@ def _normal(z: float) -> float:
     return 0.5 * (1.0 + math.erf(z / math.sqrt(2.0)))
 
 
-MEMORY = 300.0
-"""Seconds after which an observation counts 1/e."""
 LEAST_REQUESTS = 5.0
+"""Requests, of which fewer tell of no percentile."""
 
 Cumulative = tuple[tuple[float, ...], tuple[float, ...]]
 """Bounds in seconds ending with +Inf, and cumulative counts."""
@@ -116,17 +113,20 @@ Cumulative = tuple[tuple[float, ...], tuple[float, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """A histogram of about the last five minutes, and each replica's last one to take the next difference with."""
+    """A histogram of about the last five minutes, with each replica's last counts to take the next difference with."""
 
     bounds: tuple[float, ...] = ()
     counts: tuple[float, ...] = ()
     previous: Mapping[str, Cumulative] = field(default_factory=dict)
 
-    def update(self, histograms: Mapping[str, Histogram], *, elapsed: float) -> Tail:
-        """Add what each replica observed since it was last read. One that was not read begins anew."""
+    def update(self, histograms: Mapping[str, Histogram], *, elapsed: float, memory: float) -> Tail:
+        """The tail with what each replica observed since it was last read. A replica that was not read begins anew.
+
+        `memory`: seconds after which an observation counts 1/e.
+        """
         latest = {name: (*one.bounds, math.inf) for name, one in histograms.items()}
         bounds = _common(set(latest.values())) or self.bounds
-        keep = math.exp(-elapsed / MEMORY)
+        keep = math.exp(-elapsed / memory)
         sums = [count * keep for count in _at_bounds(bounds, (self.bounds, self.counts))]
         previous: dict[str, Cumulative] = {}
         for name, one in histograms.items():
@@ -164,7 +164,7 @@ class Tail:
 
 
 def _common(layouts: Collection[tuple[float, ...]]) -> tuple[float, ...]:
-    """Bounds for replicas with these: all that there are, up to the last finite one that each replica reaches."""
+    """Bounds that suit all these layouts: every bound, up to the last finite bound that each replica reaches."""
     if len(layouts) <= 1:
         return next(iter(layouts), ())
     end = min(_last(bounds) for bounds in layouts)

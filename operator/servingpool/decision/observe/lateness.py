@@ -1,4 +1,4 @@
-"""Which requests missed the SLO, by the witness that is believed.
+"""Requests that missed the SLO, by the source that is believed.
 
 Two witnesses tell of late first tokens: the TTFT histogram and the length of the queue. The histogram excludes the
 queue if the engine counts TTFT from admission, or if a gateway before the engine queues. Then the length of the queue
@@ -16,23 +16,20 @@ from functools import cached_property
 from typing import NamedTuple
 
 from servingpool.decision.observation import Bucket, Observation
-from servingpool.decision.observe.counters import LATE_BY_QUEUE
-from servingpool.decision.observe.latency import LatencyCount, Misses, late_share_by_mean
+from servingpool.decision.observe.latency import LEAST_REQUESTS, LatencyCount, Misses, late_share_by_mean
 from servingpool.decision.observe.queueing import Queue, overdue
-from servingpool.decision.observe.samples import BEGUN, GENERATED, ITL_COUNT, ITL_SUM, TTFT_COUNT, Sample
-from servingpool.decision.observe.window import KEPT_SECONDS, SampleWindow, Slice
+from servingpool.decision.observe.samples import BEGUN, GENERATED, ITL_COUNT, ITL_SUM, LATE_BY_QUEUE, TTFT_COUNT, Sample
+from servingpool.decision.observe.window import KEPT_SECONDS, MINUTE, SampleWindow, Slice
 from servingpool.decision.pool import Pool
 
-SPEED_WINDOW = 60.0
-"""Seconds over which the mean time per output token is taken at least: a burst moves it within a minute."""
-BY_TOKEN, FEW = 2.0, 5.0
-"""TPOT is counted by token, as LMDeploy, NIM and old vLLM do, beyond BY_TOKEN observations a request begun, and FEW."""
+BY_TOKEN = 2.0
+"""TPOT observations for each request begun, beyond which they are of tokens, as with LMDeploy, NIM and old vLLM."""
 ANY = Bucket()
 """The bucket that holds every time."""
 
 
 class Witness(StrEnum):
-    """Who tells of late first tokens."""
+    """Source that tells of late first tokens."""
 
     GATEWAY = "gateway's TTFT histogram"
     HISTOGRAM = "TTFT histogram"
@@ -41,7 +38,7 @@ class Witness(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Lateness:
-    """Judges the requests of a window."""
+    """Judge of the requests of a window."""
 
     window: SampleWindow
     queue_excluded: bool
@@ -53,7 +50,7 @@ class Lateness:
         return max(1.0, self.window.last(KEPT_SECONDS).total(BEGUN) / max(told.total, 1.0))
 
     def _first_tokens(self, part: Slice) -> Misses:
-        """Requests that got their first token, and those late, by the witness that is believed."""
+        """Requests that got their first token, and late requests among them, by the source that is believed."""
         bound, pooled = self.pool.slo.time_to_first_token, self.window.last(self.pool.params.mean_window)
         if self.believed is Witness.GATEWAY:
             told = part.client_first_tokens.misses(pooled.client_first_tokens, self.window.buckets.client, bound)
@@ -72,13 +69,13 @@ class Lateness:
 
     @property
     def believed(self) -> Witness:
-        """Whom to believe now."""
+        """The source that is believed now."""
         if self.pool.slo.at_gateway:
             return Witness.GATEWAY
         return Witness.QUEUE if self.queue_excluded else Witness.HISTOGRAM
 
     def missed(self, part: Slice, *, output_tokens: bool = True) -> Misses:
-        """Requests of a part of the window and how many broke either bound, or that of the first token only.
+        """Requests of a part of the window, and those that broke either bound, or that of the first token only.
 
         Only the two marginals are exposed. They are joined as if independent: that errs towards too many misses, by
         less than their product, where the same requests break both. A request counts when it gets its first token:
@@ -91,7 +88,7 @@ class Lateness:
         return Misses(max(first.requests, late), late)
 
     def _slow(self, part: Slice, bound: float | None) -> Misses:
-        """Requests that ended, and those whose tokens came too slowly."""
+        """Requests that ended, and requests among them whose tokens came too slowly."""
         count = part.finished
         if bound is None:
             return Misses(count.total, 0.0)
@@ -105,13 +102,13 @@ class Lateness:
 
     @cached_property
     def _tpot_by_token(self) -> bool:
-        """The TPOT histogram counts tokens: the late share of tokens is not that of requests."""
+        """Whether the TPOT histogram counts tokens: the late share of tokens is not that of requests."""
         kept = self.window.last(KEPT_SECONDS)
-        return kept.finished.total > BY_TOKEN * kept.total(BEGUN) + FEW
+        return kept.finished.total > BY_TOKEN * kept.total(BEGUN) + LEAST_REQUESTS
 
     def _speed(self, part: Slice) -> float:
         """Mean seconds of a token in a part of the window, or in the last minute where that is longer."""
-        recent = part if part.seconds >= SPEED_WINDOW else self.window.last(SPEED_WINDOW)
+        recent = part if part.seconds >= MINUTE else self.window.last(MINUTE)
         # No time passed before a first token.
         tokens = max(recent.total(GENERATED) - recent.total(TTFT_COUNT), recent.total(ITL_COUNT), 1.0)
         return recent.total(ITL_SUM) / tokens
@@ -132,7 +129,7 @@ class Queues(NamedTuple):
         since: float,
         standing: Container[str] = (),
     ) -> Queues:
-        """Shown after `since`, Unix time in seconds. A replica that fails its probe because it is full has one.
+        """Queues shown after `since`, Unix time in seconds; also of a replica that fails its probe because it is full.
 
         One that is `standing` still has none that is believed.
         """
@@ -143,7 +140,7 @@ class Queues(NamedTuple):
 
     @property
     def longest_wait(self) -> float:
-        """Seconds that the request has waited which has waited longest, at a replica and the gateway."""
+        """Seconds that the longest-waiting request has waited, at a replica and at the gateway."""
         at_gateway = 0.0 if self.gateway is None else self.gateway.wait
         return at_gateway + max((queue.wait for queue in self.engines), default=0.0)
 

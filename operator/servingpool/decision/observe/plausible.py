@@ -1,4 +1,4 @@
-"""Whether one replica can have done what its figures say happened between two scrapes.
+"""Whether one replica can have counted these figures between two scrapes.
 
 One damaged figure in one scrape, such as 10^12 prompt tokens or a queue of 2^64 - 1, ordered the whole max for hours.
 An engine's figures move together: who begins requests counts their prompts, who generates tokens counts their steps.
@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import gt, itemgetter, lt, sub
 
-from servingpool.decision.engine import FASTEST_STEP, LARGEST_BATCH, StepTime
+from servingpool.decision.engine import FASTEST_STEP, LARGEST_BATCH, LONGEST_PROMPT, StepTime
 from servingpool.decision.increase import Change
-from servingpool.decision.observation import Reading, ReplicaMetrics, Unknown
+from servingpool.decision.observation import EPSILON, Reading, ReplicaMetrics, Unknown
 from servingpool.decision.observe.samples import (
     BEGUN,
     CACHED,
@@ -35,25 +35,16 @@ from servingpool.decision.observe.samples import (
     Sample,
     change_between,
 )
+from servingpool.decision.params import DAY
 
 FAR = 8.0
-"""Times what the next figure says, from which on one is doubted."""
-OFTEN = 3.0
-"""Times the usual rate, up to which nothing is looked at twice."""
+"""Ratio of a figure to the next highest, from which on the figure is doubted."""
+PACE = 2.0
+"""Ratio, to the usual rate and to the learned pace of work and steps, up to which no figure is doubted."""
 SLACK = 16.0
-"""Requests beyond that: what few requests do is chance."""
-LONGEST_PROMPT = 1e6
-"""Tokens. One prompt says nothing against the figures of short ones."""
-BUSY = 2.0
-"""Seconds of work that a replica does in a second at most, by the step times that were learned."""
-QUICKER = 4.0
-"""Times as fast as steps without work were learned to be."""
+"""Requests by which a figure may exceed the usual: few requests vary by chance."""
 MOST_REQUESTS = 1000.0
-"""Requests/s of one replica."""
-LONGEST_WAIT = 86_400.0
-"""Seconds on average, a day."""
-EQUAL = 1.0 + 1e-6
-"""Sums over ranks differ in their last digits."""
+"""Requests/s that a replica serves at most."""
 
 NAMES = {
     TTFT_COUNT: "requests with a first token",
@@ -67,46 +58,46 @@ NAMES = {
     TTFT_SUM: "seconds to first tokens",
 }
 COUNTED_TOGETHER = (TTFT_COUNT, PROMPTS, ITL_COUNT, GENERATED)
-"""Each moves with each request, and none of them is derived from another."""
+"""Figures that move with each request, none of them derived from another."""
 BESIDE = (BEGUN, TPOT_COUNT, REJECTED)
-"""Move with requests too, some at other times of theirs; not all engines have them."""
+"""Figures that move with requests too, some at other times; not all engines have them."""
 NEVER_FALL = itemgetter(TTFT_LOWER, TTFT_UPPER, TTFT_SUM, TPOT_LOWER, TPOT_UPPER, ITL_SUM)
-"""Besides `samples.COUNTERS`: without a restart."""
+"""Figures besides `samples.COUNTERS` that never fall without a restart."""
 DERIVED = itemgetter(BEGUN, CACHED, REJECTED)
-"""May fall by a little: some engines tell them as a difference."""
+"""Figures that may fall by a little: some engines tell them as a difference."""
 
 
 @dataclass(frozen=True, eq=False)
 class Usual:
-    """What the requests and replicas of a pool show usually: in the last twenty minutes."""
+    """Usual figures of a pool's requests and replicas: those of the last twenty minutes."""
 
     sums: Sequence[float] = ()
-    """Of each figure, over all replicas."""
+    """Sum of each figure over all replicas."""
     requests: float = 0.0
-    """First tokens; 0 where too few came to tell what is usual."""
+    """First tokens; 0 where too few came to tell the usual."""
     covered: float = 0.0
     """Replica-seconds."""
     most_running: Callable[[], float] = lambda: math.inf
     """Most requests that were seen in all running batches."""
     step: Callable[[], StepTime | None] = lambda: None
-    """None while it is not known."""
+    """Gives the learned step time; None while it is not known."""
     _most: dict[float, list[float]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def rate(self) -> float:
-        """Requests/s that one replica served on average."""
+        """Requests/s of a replica on average."""
         return self.requests / self.covered if self.requests > 0.0 else 0.0
 
     @cached_property
     def each(self) -> tuple[float, ...]:
-        """Of each figure for one request; empty where that is not known."""
+        """Each figure over the requests; empty where the usual is not known."""
         return tuple(figure / self.requests for figure in self.sums) if self.requests > 0.0 else ()
 
     def often(self, seconds: float) -> list[float]:
-        """Of each figure, what one replica may show in so many seconds without a second look."""
+        """Increase of each figure that a replica may show in so many seconds without being examined."""
         most = self._most.get(seconds)
         if most is None:
-            part = OFTEN * seconds / self.covered + SLACK / self.requests if self.requests > 0.0 else 0.0
+            part = PACE * seconds / self.covered + SLACK / self.requests if self.requests > 0.0 else 0.0
             most = self._most[seconds] = [part * figure for figure in self.sums]
         return most
 
@@ -115,12 +106,12 @@ NOTHING_USUAL = Usual()
 
 
 def damaged(now: Sample, before: Sample, known: Usual) -> str | None:
-    """What a replica cannot have counted between two samples; None where it may. It did not restart meanwhile."""
+    """Figure, in words, that a replica cannot have counted between two samples without a restart; else None."""
     figures, old = now.figures, before.figures
     if _crossed(figures):
         return "more in a bucket of a histogram than in all of it"
     if any(map(lt, figures, old)):
-        if any(new * EQUAL < was for new, was in zip(NEVER_FALL(figures), NEVER_FALL(old), strict=True)):
+        if any(new * (1.0 + EPSILON) < was for new, was in zip(NEVER_FALL(figures), NEVER_FALL(old), strict=True)):
             return "a sum or a bucket that fell"
         if any(new < 0.9 * was - SLACK for new, was in zip(DERIVED(figures), DERIVED(old), strict=True)):
             return "a count that fell"
@@ -142,7 +133,7 @@ def damaged(now: Sample, before: Sample, known: Usual) -> str | None:
 
 def _crossed(figures: Sequence[float]) -> bool:
     """Whether a histogram counts more up to a bound than in all."""
-    ttft, tpot = EQUAL * figures[TTFT_COUNT], EQUAL * figures[TPOT_COUNT]
+    ttft, tpot = (1.0 + EPSILON) * figures[TTFT_COUNT], (1.0 + EPSILON) * figures[TPOT_COUNT]
     return (
         figures[TTFT_LOWER] > ttft
         or figures[TTFT_UPPER] > ttft
@@ -152,7 +143,7 @@ def _crossed(figures: Sequence[float]) -> bool:
 
 
 def _shorter_than_their_buckets(increase: Sequence[float], now: Sample, before: Sample) -> bool:
-    """Whether first tokens took less time in all than those that were late did, by more than one of them.
+    """Whether first tokens took less time in all than the late requests alone did, by more than one request.
 
     So a count that is too high by a few shows, though no more than usual came: its requests would all be late.
     """
@@ -160,7 +151,7 @@ def _shorter_than_their_buckets(increase: Sequence[float], now: Sample, before: 
     if ends != before.buckets.ttft or ends.upper == math.inf:
         return False
     beyond, between = increase[TTFT_COUNT] - increase[TTFT_UPPER], increase[TTFT_UPPER] - increase[TTFT_LOWER]
-    return (beyond - 1.0) * ends.upper + between * ends.lower > increase[TTFT_SUM] * EQUAL
+    return (beyond - 1.0) * ends.upper + between * ends.lower > increase[TTFT_SUM] * (1.0 + EPSILON)
 
 
 def _impossible(increase: Sequence[float], now: Sample, before: Sample, seconds: float) -> int | None:
@@ -174,7 +165,7 @@ def _impossible(increase: Sequence[float], now: Sample, before: Sample, seconds:
 
 
 def _beyond_others(increase: Sequence[float], now: Sample, before: Sample, known: Usual, seconds: float) -> int | None:
-    """The figure that says far more requests than each of the others."""
+    """The figure that says far more requests than each of the other figures."""
     if not known.each:
         return None
     told = [(increase[one] / known.each[one], one) for one in COUNTED_TOGETHER if known.each[one] > 0.0]
@@ -198,24 +189,24 @@ def _beyond_others(increase: Sequence[float], now: Sample, before: Sample, known
 
 def _beyond_time(increase: Sequence[float], now: Sample, before: Sample, known: Usual, seconds: float) -> int | None:
     """The figure that says more work than there was time for."""
-    if increase[TTFT_SUM] > LONGEST_WAIT * (increase[TTFT_COUNT] + 1.0):
+    if increase[TTFT_SUM] > DAY * (increase[TTFT_COUNT] + 1.0):
         return TTFT_SUM
-    if increase[ITL_SUM] > BUSY * seconds * max(LARGEST_BATCH, now.held, before.held):
+    if increase[ITL_SUM] > PACE * seconds * max(LARGEST_BATCH, now.held, before.held):
         return ITL_SUM  # each request of a batch waits for one token at a time
     step = known.step()
     if step is None:
         return PROMPTS if increase[PROMPTS] > LONGEST_PROMPT * (increase[TTFT_COUNT] + 1.0) else None
-    if increase[ITL_COUNT] * step.base > QUICKER * (increase[ITL_SUM] + seconds):
+    if increase[ITL_COUNT] * step.base > PACE * (increase[ITL_SUM] + seconds):
         return ITL_COUNT
     prefill = step.per_prefill_token * (increase[PROMPTS] - increase[CACHED])
     decode = step.per_request * increase[ITL_COUNT]
-    if max(prefill, decode) <= BUSY * seconds:
+    if max(prefill, decode) <= PACE * seconds:
         return None
     return PROMPTS if prefill > decode else ITL_COUNT
 
 
 def compared_with(now: Sample, before: Sample, known: Usual) -> tuple[Sample, str | None]:
-    """The sample to compare `now` with; or the one before with why `now` is not believed, and is left out.
+    """The sample to compare `now` with; or the sample before, with the reason why `now` is left out.
 
     No counter fell. What the next scrape says too is believed: counted from the doubted one on, if it says that one
     figure jumped; from the one before, if all that happens since is more than the pool has ever shown.

@@ -1,4 +1,4 @@
-"""How long requests wait in a queue, by its length and by what left it; and a queue that grows.
+"""The time that requests wait in a queue, by its length and by the requests that left it; and a queue that grows.
 
 First in, first out: the request that leaves now joined when (left + queued) was what has left by now. That is Little's
 law for each moment instead of for a mean, so it holds while a queue grows and while it drains. It needs no histogram,
@@ -18,27 +18,27 @@ from collections.abc import Container, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-from servingpool.decision.increase import risen
+from servingpool.decision.increase import LONGEST, risen
 from servingpool.decision.observation import Histogram, Observation, Reading, ReplicaMetrics, Unknown
 
 MOST_POINTS = 64
-"""Points kept of one queue. Beyond it every second one goes: a queue of hours is known to the minute."""
+"""Points kept of a queue. Beyond it every second point goes: a queue of hours is known to the minute."""
 
 Points = tuple[tuple[float, float], ...]
 
 
 class Queue(NamedTuple):
-    """One queue, as last seen."""
+    """A queue, as last seen."""
 
     at: float
-    """Unix time in seconds of that scrape."""
+    """Unix time in seconds of the scrape."""
     requests: float
     joined: Points = ()
     """(Unix time, requests that had joined by then since counting began), oldest first, back to who is served next."""
     wait: float = 0.0
-    """Seconds that the request at its head has waited."""
+    """Seconds that the request at the head has waited."""
     room: bool = False
-    """Whether there was room for the next one."""
+    """Whether there was room for the next request."""
 
 
 def overdue(queue: Queue, bound: float) -> float:
@@ -83,16 +83,14 @@ def _joined_at(points: list[tuple[float, float]], left: float) -> float:
     return begin + (end - begin) * (left - first) / (second - first)
 
 
-KEPT = 120.0
-"""Seconds of looks that are kept, besides the bound."""
 LOOKS = 3
-"""In a row, each with more that wait than the one before. One damaged figure makes one rise."""
+"""Looks in a row, each with more waiting requests than the look before. A damaged figure makes one rise only."""
 STEP = 0.5
-"""Of the ready replicas, added where nothing tells how many requests they serve."""
+"""Share of the ready replicas that is added where nothing tells how many requests they serve."""
 
 
 class Look(NamedTuple):
-    """What was seen of the queues at one time."""
+    """The queues at one time."""
 
     at: float
     """Unix time in seconds of the newest scrape."""
@@ -105,20 +103,20 @@ class Look(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """That the queue grows."""
+    """A queue that grows."""
 
     waiting: float
     """Requests that wait now."""
     waited: float
-    """Seconds that the first of them have waited at least."""
+    """Seconds that the first waiting request has waited at least."""
     ratio: float
-    """Of the replicas that would serve what comes and what waits, over those that serve now."""
+    """Replicas that would serve arrivals and queue, over the replicas that serve now."""
 
 
 def looked(
     before: tuple[Look, ...], observation: Observation, standing: Container[str], bound: float
 ) -> tuple[Look, ...]:
-    """The looks with one more, where anything tells of a queue. Gauges of those that are `standing` still are none."""
+    """The looks with this observation's, if it tells of a queue; gauges of `standing` replicas are left out."""
     ready = {replica.name for replica in observation.ready}
     samples = () if isinstance(observation.metrics, Unknown) else observation.metrics
     samples = tuple(one for one in samples if one.replica in ready and one.replica not in standing)
@@ -143,7 +141,7 @@ def looked(
         left,
         math.fsum(known) if known and len(known) == len(running) else Unknown("the engines do not tell what runs"),
     )
-    return (*(one for one in before if one.at > at - KEPT - bound), look)
+    return (*(one for one in before if one.at > at - LONGEST - bound), look)
 
 
 def growth(looks: tuple[Look, ...], bound: float, horizon: float) -> Growth | None:

@@ -1,4 +1,4 @@
-"""One replica's cumulative figures at one scrape, in fixed places."""
+"""Cumulative figures of one replica at one scrape, in fixed places."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ from servingpool.decision.pool import Slo
 
 # Only raw figures: a reset shows as a counter that falls, and a derived figure falls without one.
 (TTFT_COUNT, TTFT_LOWER, TTFT_UPPER, TTFT_SUM, TPOT_COUNT, TPOT_LOWER, TPOT_UPPER) = range(7)
-(ITL_SUM, ITL_COUNT, GENERATED, PROMPTS, CACHED, REJECTED) = range(7, 13)
-BEGUN = 13
-FIGURES = 14
+(ITL_SUM, ITL_COUNT, GENERATED, PROMPTS, CACHED, REJECTED, BEGUN, FIGURES) = range(7, 15)
+QUEUED, WAITED, LATE_BY_QUEUE, CLIENT_COUNT, CLIENT_LOWER, CLIENT_UPPER, FIELDS = range(FIGURES, FIGURES + 7)
+"""Only in the sums: requests that the engines' queues grew by, seconds that requests with a first token waited by the
+length of the queues, and how many of those were late, with the histogram's TTFT added to that wait; the client's TTFT,
+as the gateway counts it."""
 
 COUNTERS = itemgetter(TTFT_COUNT, ITL_COUNT, GENERATED, PROMPTS)
 """Figures that no engine lowers but by a restart. Whole numbers: a sum over ranks may differ in its last digit."""
 PROGRESS = itemgetter(BEGUN, TTFT_COUNT, ITL_COUNT, GENERATED, PROMPTS)
-"""Figures of which one rises whenever an engine does anything for a request."""
+"""Figures at least one of which rises whenever an engine does anything for a request."""
 OPTIONAL = itemgetter(TPOT_COUNT, CACHED, REJECTED)
-"""Figures that a sample may lack and be whole."""
+"""Figures that a whole sample may lack."""
 NO_ARRIVALS = "a count of requests, and the gateway tells none either"
 EMPTY = Histogram((), (), 0.0, 0.0)
 
 
 class Buckets(NamedTuple):
-    """Buckets that hold the SLO's bounds; the client's are those of TTFT."""
+    """Buckets that hold the SLO's bounds."""
 
     ttft: Bucket = Bucket()
     tpot: Bucket = Bucket()
     client: Bucket = Bucket()
-    """Of the gateway's histogram."""
+    """Bucket of the gateway's TTFT histogram."""
 
 
 NO_BUCKETS = Buckets()
@@ -42,15 +44,15 @@ NO_BUCKETS = Buckets()
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One replica's cumulative figures at one scrape."""
+    """Cumulative figures of one replica at one scrape."""
 
     at: float
     """Unix time in seconds of the scrape."""
     buckets: Buckets
     figures: tuple[float, ...]
-    """NaN where an optional one was absent."""
+    """Figures by place; NaN where an optional figure was absent."""
     queue: Queue | None = None
-    """None where it was never exposed."""
+    """The engine's queue; None where it was never exposed."""
     running: float = math.nan
     """Requests in the batch; NaN where it was not exposed."""
     held: float = 0.0
@@ -58,9 +60,9 @@ class Sample:
     jumped: tuple[Reading, Reading] = (NOT_EXPOSED, NOT_EXPOSED)
     """Requests running and waiting that its gauges showed and that were not believed at this scrape; `plausible`."""
     doubted: Sample | None = None
-    """The sample after this one, which was not believed; None where the last one was."""
+    """The sample after this sample, if it was not believed; else None."""
     moved_at: float = 0.0
-    """Unix time in seconds of the scrape at which a counter or a gauge was last another one, or no request was held."""
+    """Unix time in seconds of the last scrape at which a counter or a gauge changed, or no request was held."""
 
     @property
     def begins_at_first_token(self) -> bool:
@@ -68,7 +70,7 @@ class Sample:
         return self.figures[BEGUN] == self.figures[TTFT_COUNT]
 
     def stands_still(self, after: float) -> bool:
-        """Whether it has held the same requests for `after` seconds and counted nothing.
+        """Whether the replica has held the same requests for `after` seconds and counted nothing.
 
         It hangs, or its gauges were left behind by requests that were aborted. What they show is no queue that anybody
         works off, and no proof of demand; the replica serves nothing.
@@ -77,7 +79,7 @@ class Sample:
 
 
 def missing_series(metrics: ReplicaMetrics, slo: Slo) -> str | None:
-    """The name of a series that nothing can be decided without; None where all are there.
+    """Name of a series that no decision can do without; None where all such series are there.
 
     A series that relabelling drops or an upgrade renames is not a series of zeros: with TTFT gone, arrivals would read
     zero under full load and the fleet would go.
@@ -97,7 +99,7 @@ def missing_series(metrics: ReplicaMetrics, slo: Slo) -> str | None:
 
 
 def with_empty_series(metrics: ReplicaMetrics, *, used: bool = False) -> ReplicaMetrics:
-    """Zero for what an engine exposes only from its first request on; `used`: it had one before.
+    """The sample with zero for series that begin with the first request; `used`: the engine had a request before.
 
     With nothing running, waiting or counted, what is absent has counted nothing. While no more requests got their first
     token than are running, none has finished, so what is counted at the end is absent for that reason.
@@ -131,7 +133,7 @@ def _idle(metrics: ReplicaMetrics) -> bool:
 
 
 def sample(metrics: ReplicaMetrics, slo: Slo, before: Sample | None, full_from: float) -> Sample:
-    """The figures of one scrape; `full_from`: running requests from which on a replica may be full."""
+    """The sample of one scrape; `full_from`: running requests from which on a replica may be full."""
     ttft, itl = metrics.time_to_first_token, metrics.inter_token_latency
     ttft_figures, ttft_bucket = _around(ttft, slo.time_to_first_token)
     tpot_figures, tpot_bucket = _around(metrics.time_per_output_token, slo.time_per_output_token)
@@ -163,7 +165,7 @@ def sample(metrics: ReplicaMetrics, slo: Slo, before: Sample | None, full_from: 
 
 
 def bucket_changed(before: Sample, now: Sample) -> bool:
-    """Whether a bound lies in another bucket now; without an observation there was none."""
+    """Whether a bound of the SLO lies in another bucket than before; not where nothing was observed before."""
     if now.buckets == before.buckets:
         return False
     counts = (TTFT_COUNT, TPOT_COUNT)
@@ -174,7 +176,7 @@ def bucket_changed(before: Sample, now: Sample) -> bool:
 
 
 def change_between(before: Sample, now: Sample) -> Change:
-    """What happened to a replica between two samples; one that lacks an optional figure of the one before is damaged.
+    """Change of a replica between two samples; a sample that lacks an optional figure known before is damaged.
 
     Taken for 0, one scrape without 50,000 rejections made 50,000 arrivals of the next, and 80 replicas of 3. Left at
     what it was, the other figures of its scrape would be read without it.

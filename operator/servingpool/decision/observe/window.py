@@ -16,26 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from servingpool.decision.engine import StepTime
-from servingpool.decision.observation import Reading, Unknown
-from servingpool.decision.observe.counters import (
-    CLIENT_COUNT,
-    CLIENT_LOWER,
-    CLIENT_UPPER,
-    FIELDS,
-    QUEUED,
-    RATE_SCRAPES,
-    CounterDelta,
-)
+from servingpool.decision.observation import EPSILON, Reading, Unknown
+from servingpool.decision.observe.counters import RATE_SCRAPES, CounterDelta
 from servingpool.decision.observe.latency import LatencyCount, Misses
 from servingpool.decision.observe.plausible import NOTHING_USUAL, Usual
 from servingpool.decision.observe.samples import (
     BEGUN,
     CACHED,
+    CLIENT_COUNT,
+    CLIENT_LOWER,
+    CLIENT_UPPER,
+    FIELDS,
     FIGURES,
     GENERATED,
     ITL_COUNT,
     NO_BUCKETS,
     PROMPTS,
+    QUEUED,
     REJECTED,
     TPOT_COUNT,
     TPOT_LOWER,
@@ -45,27 +42,29 @@ from servingpool.decision.observe.samples import (
     TTFT_UPPER,
     Buckets,
 )
-from servingpool.decision.params import Params
+from servingpool.decision.params import DEFAULT, Params
 
-NOTHING, MOST_WORK = 1e-9, 1e6
-"""Mean demand below which there is none, and above which it is a damaged sample."""
-
+NOTHING, MOST_WORK = EPSILON, 1e6
+"""Mean demand, in replicas kept busy, below which there is none, and above which it is a damaged sample."""
 
 Array = NDArray[np.float64]
 
-KEPT_SECONDS, KEPT_TICKS = 1200.0, 240
-"""The second bounds memory where the loop is faster than 5 s."""
+KEPT_SECONDS = DEFAULT.idle_window
+"""Seconds: the window reaches back as far as anybody asks."""
+KEPT_TICKS = 240
+"""Bounds memory where the loop is faster than 5 s."""
+MINUTE = 60.0
+"""Seconds: the shortest part of the window that tells of waits, of speed and of calm. A burst moves its means."""
 LEAST_READY = 0.5
 """Replicas that work is divided by at least: the first one's first second is no load of a hundred."""
-PROMPT_INERTIA = 30.0
-"""Requests that the ten-minute mean prompt weighs against those of the rate window."""
+ENOUGH_REQUESTS = 30.0
+"""Requests whose mean tells what is usual. The ten-minute mean prompt weighs as many against the rate window's."""
 SEEN = 0.9
-"""Part of the idle window, and of its replica-seconds, that must have been seen."""
+"""Share of some time, and of its replica-seconds, that must have been seen to tell of it."""
 
 # Columns: when, how long, the fleet then, what was covered, the sums, gauges, and the verdict.
 AT, SPAN, READY, COVERED, SUMS = range(5)
-WAITING, GATEWAY, RUNNING, LOAD, WORK, JUDGED, LATE = range(SUMS + FIELDS, SUMS + FIELDS + 7)
-WIDTH = SUMS + FIELDS + 7
+WAITING, GATEWAY, RUNNING, LOAD, WORK, JUDGED, LATE, WIDTH = range(SUMS + FIELDS, SUMS + FIELDS + 8)
 NO_VERDICT = (np.nan,) * (WIDTH - LOAD)
 
 
@@ -161,7 +160,7 @@ class SampleWindow:
             return 0.0, 0.0
         usual = longer.computed_prompts / requests
         count = recent.first_tokens.total
-        prompt = (recent.computed_prompts + PROMPT_INERTIA * usual) / (count + PROMPT_INERTIA)
+        prompt = (recent.computed_prompts + ENOUGH_REQUESTS * usual) / (count + ENOUGH_REQUESTS)
         return prompt, (longer.total(ITL_COUNT) + requests) / requests
 
     def tokens_a_step(self, params: Params) -> float:
@@ -328,10 +327,6 @@ def _or_nan(reading: Reading) -> float:
     return np.nan if isinstance(reading, Unknown) else reading
 
 
-LEAST_REQUESTS = 20.0
-"""In twenty minutes, below which they do not tell what is usual."""
-
-
 def usual(window: SampleWindow, step: Callable[[], StepTime | None]) -> Usual:
     """Of the last twenty minutes. `step`: as learned; None while it is not known."""
     kept = window.last(KEPT_SECONDS)
@@ -345,7 +340,7 @@ def usual(window: SampleWindow, step: Callable[[], StepTime | None]) -> Usual:
     requests = kept.total(TTFT_COUNT) if kept.covered > 0.0 else 0.0
     return Usual(
         kept.totals,
-        requests if requests >= LEAST_REQUESTS else 0.0,
+        requests if requests >= ENOUGH_REQUESTS else 0.0,
         kept.covered,
         most_running,
         step,

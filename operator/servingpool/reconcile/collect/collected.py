@@ -27,12 +27,12 @@ from servingpool.reconcile.collect.targets import (
 
 @dataclass(frozen=True, slots=True)
 class SeenStage:
-    """What was collected for targets that are sized together: all of a pool's, or those of prefill or of decode."""
+    """Observation of targets that are sized together: all of a pool's, or those of prefill or decode."""
 
     pool: ServingPool
-    """With these targets alone, and their part of the SLO."""
+    """The pool with these targets alone, and their part of the SLO."""
     targets: tuple[SeenTarget, ...]
-    """In the order of the spec."""
+    """Targets in the order of the spec."""
     observation: Observation
     selection: Selection | None
     """The samples that `observation` uses; None if the reading failed."""
@@ -45,18 +45,18 @@ class SeenStage:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What was collected for one pool: all that is known then of Prometheus and the cluster."""
+    """Observation of a pool: everything that is known of it in Prometheus and the cluster."""
 
     pool: ServingPool
     at: float
     """Unix time in seconds."""
     stages: tuple[SeenStage, ...]
-    """One, or prefill and decode."""
+    """The stages: one, or prefill and decode."""
     observation: Observation
-    """Of all stages together; so `selection`."""
+    """Observation of all stages together; `selection` likewise."""
     selection: Selection | None
     gateway: tuple[OwnGateway, GatewayProfile] | None = None
-    """In front of the pool."""
+    """Gateway in front of the pool."""
     ours: bool = False
     """The replicas that stand are what the operator ordered last."""
     left_out: tuple[Sequence[str], int] = ((), 0)
@@ -64,14 +64,14 @@ class Collected:
 
     @property
     def targets(self) -> tuple[SeenTarget, ...]:
-        """What the pool scales, in the order of the spec, stage by stage."""
+        """Targets that the pool scales, in the order of the spec, stage by stage."""
         return tuple(target for stage in self.stages for target in stage.targets)
 
 
 def collect(
     pool: ServingPool, owned: Mapping[TargetKey, Key], cache: ClusterCache, readings: Readings, now: float
 ) -> Collected | None:
-    """One pool as it is now; None if one of its targets does not exist. `owned`: the pool that owns each target."""
+    """A pool as it is now; None if one of its targets does not exist. `owned`: the pool that owns each target."""
     workloads = {key: found for key in keys_of(pool) if (found := cache.workload(key)) is not None}
     if len(workloads) < len(pool.spec.targets):
         return None
@@ -89,7 +89,7 @@ def collect(
 
 
 def _apart(stages: Sequence[SeenStage]) -> Sequence[SeenStage]:
-    """What each stage is to know."""
+    """The observation of each stage."""
     if len(stages) == 1:
         return stages
     prefill, decode = stages
@@ -100,7 +100,7 @@ def _apart(stages: Sequence[SeenStage]) -> Sequence[SeenStage]:
 
 
 def _together(prefill: SeenStage, decode: SeenStage) -> Observation:
-    """What both stages show."""
+    """The observation of both stages."""
     first, second = prefill.observation, decode.observation
     metrics: tuple[ReplicaMetrics, ...] | Unknown
     if isinstance(first.metrics, Unknown):

@@ -1,4 +1,4 @@
-"""What each Prometheus said of its pools.
+"""Answers of each Prometheus on its pools.
 
 Prometheus is read once per backend and kind of pool, however many pools there are. Each backend is read by itself,
 within its own deadline: one that is slow delays its own pools only.
@@ -50,7 +50,7 @@ NOT_READ = Unknown("Prometheus was not asked for its pods yet")
 
 
 class Backend(Protocol):
-    """What the loop needs of a Prometheus."""
+    """Part of a Prometheus client that the loop needs."""
 
     config: BackendConfig
 
@@ -79,7 +79,7 @@ class Readings:
         engines: Mapping[str, EngineMetrics] | None = None,
         gateways: Mapping[str, GatewayProfile] | None = None,
     ) -> None:
-        """`engines` and `gateways`: the profiles by name; those of this release by default."""
+        """Readings with the profiles of `engines` and `gateways` by name; those of this release by default."""
         self._engines = shipped() if engines is None else engines
         self._gateways = shipped_gateways() if gateways is None else gateways
         self._metered = frozenset(name for name, profile in self._engines.items() if profile.metered)
@@ -90,7 +90,7 @@ class Readings:
 
     @property
     def backends(self) -> Collection[str]:
-        """Their names."""
+        """Names of the backends."""
         return self._readers.keys()
 
     def problem(self, pool: ServingPool) -> tuple[Reason, str] | None:
@@ -134,29 +134,29 @@ class Readings:
         return Reason.UNKNOWN_ENGINE, Reason.UNKNOWN_ENGINE.message(engine=engine, detail=detail)
 
     def of(self, pool: ServingPool) -> FleetReading | Unknown:
-        """What was read last for this pool."""
+        """The last reading of this pool."""
         return self._reader(pool).of(pool)
 
     def ask_why(self, pool: ServingPool, selection: Selection) -> None:
-        """Have the next reading say why pods have no sample, where this one does not tell for sure."""
+        """Have the next reading tell why pods have no sample, where this reading does not tell for sure."""
         clear = {Cause.STALE, Cause.OTHER_MODEL, Cause.AMBIGUOUS}
         pods = sorted(pod for pod, missing in selection.missing.items() if missing.cause not in clear)
         keys = {(pool.metadata.namespace, pod) for pod in pods[:EXPLAINED_OF_A_POOL]}
         self._reader(pool).unexplained[share_of(pool)] |= keys
 
     def gateway(self, pool: ServingPool, replicas: Collection[PodKey] = ()) -> GatewayMetrics:
-        """What the gateway in front of this pool of such pods said last."""
+        """The last reading of the gateway in front of this pool."""
         return self._reader(pool).gateways.of(pool, replicas)
 
     def completed(self, pool: ServingPool, observation: Observation, limit: float, now: float) -> Observation:
-        """The observation of a pool, or of one of its sides, with what its gateway tells in place of its engines.
+        """The observation of a pool, or of a stage, with its gateway's figures in place of its engines'.
 
         `limit`: requests that a replica runs at a time.
         """
         return self._reader(pool).gateways.completed(pool, observation, limit, now)
 
     def gateway_profile(self, pool: ServingPool) -> tuple[OwnGateway, GatewayProfile] | None:
-        """That gateway, with its profile; None where there is none."""
+        """The gateway in front of a pool, with its profile; None where there is none."""
         return self._reader(pool).gateways.profile(pool)
 
     def metered(self, pool: ServingPool) -> bool:
@@ -176,7 +176,7 @@ class Readings:
         return isinstance(self.of(pool), FleetReading)
 
     async def read(self, backend: str, pools: Sequence[ServingPool], now: float) -> tuple[int, int]:
-        """Ask one backend for all its pools. How many queries that took, and how many rows were left out."""
+        """Ask a backend for all its pools. Returns the number of queries, and of rows that were left out."""
         return await self._readers[backend].read(pools, now)
 
     def _reader(self, pool: ServingPool) -> _Reader:
@@ -184,7 +184,7 @@ class Readings:
 
 
 class _Reader:
-    """One backend, and what it said last."""
+    """A backend, with its last answers."""
 
     def __init__(self, name: str, backend: Backend, gateways: GatewayReader) -> None:
         self.backend = backend
@@ -196,10 +196,10 @@ class _Reader:
         self._latest: dict[Part, FleetReading | Unknown] = {}
         self._resting: set[Part] = set()
         self._answered: dict[Part, float] = {}
-        """When each was last answered, in Unix time in seconds."""
+        """Unix time in seconds of each part's last answer."""
 
     async def read(self, pools: Sequence[ServingPool], now: float) -> tuple[int, int]:
-        """Read all pools; those that have waited longest come first.
+        """Read all pools; pools that have waited longest come first.
 
         All queries share one deadline. Otherwise a backend that is too slow for all label sets of its pools would
         answer the same few for ever.
@@ -225,7 +225,7 @@ class _Reader:
         return sum(answer.queries for answer in read), sum(answer.unread.count for answer in read)
 
     def of(self, pool: ServingPool) -> FleetReading | Unknown:
-        """What was read last for this pool."""
+        """The last reading of this pool."""
         part = self._turns.part(share_of(pool), pool.metadata.namespace)
         return NOT_READ if part is None else self._latest.get(part, NOT_READ)
 
@@ -244,7 +244,7 @@ class _Reader:
 
 
 async def sound(backend: str, answer: Coroutine[Any, Any, T]) -> T | Unknown:
-    """The answer. A defect in reading one backend makes its pools unknown, and does not affect others."""
+    """The answer. A defect in reading a backend makes its pools unknown, and does not affect others."""
     try:
         return await answer
     except Exception as defect:
@@ -253,7 +253,7 @@ async def sound(backend: str, answer: Coroutine[Any, Any, T]) -> T | Unknown:
 
 
 def requests_for(pools: Iterable[ServingPool]) -> dict[Share, ReadRequest]:
-    """One request for all pools of a backend that share engine and labels, by that pair."""
+    """Requests by engine and labels, a request for all pools of a backend that share both."""
     merged: defaultdict[Share, Asked] = defaultdict(Asked)
     for pool in chain.from_iterable(map(stages_of, pools)):
         slo = pool.spec.slo
@@ -262,5 +262,5 @@ def requests_for(pools: Iterable[ServingPool]) -> dict[Share, ReadRequest]:
 
 
 def share_of(pool: ServingPool) -> Share:
-    """What pools must have in common to be read together: engine and extra labels."""
+    """Key of pools that are read together: engine and extra labels."""
     return pool.spec.engine, tuple(sorted(pool.spec.metrics.match_labels.items()))

@@ -1,4 +1,4 @@
-"""What a pool scales: its targets, the stages of a pool with roles, and the replicas of each with their samples.
+"""The targets of a pool, its stages, and the replicas of each with their samples.
 
 Of a kind whose replica is a group of pods, the samples of a replica are the sums over its pods.
 """
@@ -22,15 +22,15 @@ from servingpool.decision.pool import Slo
 from servingpool.decision.roles import Ratio, decode_slo, prefill_slo
 
 Owners = Mapping[Key, Mapping[TargetKey, Key]]
-"""Of each pool, which pool owns each of its targets, see `preconditions.owners`."""
+"""Owner of each target, by pool and target: see `preconditions.owners`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenTarget:
-    """One target of a pool, as it is now."""
+    """A target of a pool, as it is now."""
 
     name: str
-    """As decisions call it."""
+    """Name of the target in decisions."""
     spec: Target
     workload: Workload
     owner: Key
@@ -38,7 +38,7 @@ class SeenTarget:
     autoscalers: Sequence[Autoscaler]
     """Others that scale it."""
     seen: int
-    """Its replicas that are ready or starting."""
+    """Replicas of the target that are ready or starting."""
     strangers: tuple[str, ...] = ()
     """Pods that count as its, though another controller has them: names, each with that controller."""
 
@@ -58,13 +58,13 @@ class SeenTarget:
 
 
 def keys_of(pool: ServingPool) -> tuple[TargetKey, ...]:
-    """What the pool scales, in the order of the spec: always in its own namespace, as with HPA."""
+    """Keys of the objects that the pool scales, in the order of the spec: always in its own namespace, as with HPA."""
     namespace = pool.metadata.namespace
     return tuple(TargetKey(namespace, one.name, one.kind, group_of(one.api_version)) for one in pool.spec.targets)
 
 
 def target_of(pool: ServingPool) -> TargetKey:
-    """What a pool of one target scales."""
+    """Key of the object that a pool of one target scales."""
     return keys_of(pool)[0]
 
 
@@ -74,7 +74,7 @@ def owns(pool: Key, owned: Owners) -> bool:
 
 
 def stages_of(pool: ServingPool) -> tuple[ServingPool, ...]:
-    """The pool; or where its targets have roles, one with the targets of prefill and one with those of decode."""
+    """The pool as its only stage; with roles, a pool of the prefill targets and a pool of the decode targets."""
     if not pool.spec.has_roles:
         return (pool,)
     slo = slo_of(pool.spec)
@@ -134,13 +134,13 @@ class Replicas:
     ready: tuple[Replica, ...]
     starting: tuple[Replica, ...]
     selection: Selection | None
-    """None where nothing was read."""
+    """Selection of the samples; None where nothing was read."""
 
 
 def replicas(
     groups: Sequence[tuple[Pod, ...]], size: int, reading: tuple[FleetReading, str, str] | None, now: float
 ) -> Replicas:
-    """Those of these groups of pods, `size` pods each at least.
+    """Replicas of these groups of pods, `size` pods each at least.
 
     `reading` is what was read, and the namespace and model to select; None where it failed.
     """
@@ -164,7 +164,7 @@ def replicas(
 
 
 def numbered(found: Replicas, target: TargetKey) -> Replicas:
-    """The same with their ordinals, where the kind removes the highest first."""
+    """The replicas with their ordinals, where the kind removes the highest first."""
     if target.sort not in kinds.ORDINAL:
         return found
 
@@ -177,7 +177,7 @@ def numbered(found: Replicas, target: TargetKey) -> Replicas:
 
 
 def of_all(names: Sequence[str], targets: Sequence[Replicas]) -> Replicas:
-    """Those of all targets of a pool, each replica with the name of its target."""
+    """Replicas of all targets of a pool, each with the name of its target."""
     selections = [one.selection for one in targets if one.selection is not None]
     selection = selected_of(selections) if len(selections) == len(targets) else None
     named = list(zip(names, targets, strict=True))
@@ -189,7 +189,7 @@ def of_all(names: Sequence[str], targets: Sequence[Replicas]) -> Replicas:
 
 
 def selected_of(selections: Sequence[Selection]) -> Selection | None:
-    """These selections as one; None if there are none."""
+    """The selections as one; None if there are none."""
     if len(selections) < 2:
         return selections[0] if selections else None
     return Selection(
@@ -223,7 +223,7 @@ def _together(
 
 
 def summed(name: str, samples: Sequence[ReplicaMetrics]) -> ReplicaMetrics:
-    """One replica's sample: the sums over its pods. Unknown where it is of one."""
+    """Sample of a replica: the sums over its pods. A figure that a pod lacks is Unknown."""
     if len(samples) == 1:
         return replace(samples[0], replica=name) if samples[0].replica != name else samples[0]
     figures: Mapping[str, Any] = {

@@ -1,9 +1,9 @@
-"""What is asked of one Prometheus in a round, in which parts, and who comes first.
+"""Parts of a round of queries to a Prometheus, and their order.
 
-A query asks for the namespaces of the pools that it is for, and no others: whatever is scraped elsewhere costs nobody
-here. Namespaces have turns, so that whoever has thousands of pools waits for himself. Where the query for several
-namespaces is too much for Prometheus, each is asked for by itself for a while: then only the one that is too much is
-not read.
+A query asks only for the namespaces of its pools, so series that are scraped elsewhere cost nothing. Namespaces have
+turns: thousands of pools in a namespace delay that namespace only. Where the query for several namespaces is too much
+for Prometheus, each namespace is asked for by itself for a while, and only a namespace that is too much alone is not
+read.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from servingpool.decision.observation import Unknown
 ALONE_FOR = 60.0
 """Seconds for which each namespace of a query that was too much is asked for by itself."""
 TOO_MUCH_FOR = 3600.0
-"""The same, of one that was too much by itself."""
+"""Seconds for which a namespace is asked for by itself after even its own query was too much."""
 
 
 class Part(NamedTuple):
-    """What is asked for at once."""
+    """Namespaces or pools that are asked for at once."""
 
     gateway: bool
     share: Share
     group: int | str
-    """Of namespaces; or the one that is asked for by itself."""
+    """Group of namespaces, or the namespace that is asked for by itself."""
 
 
 @dataclass(slots=True)
 class Turns:
-    """The parts of one backend."""
+    """Parts of a backend's rounds."""
 
     asked: dict[Part, ReadRequest] = field(default_factory=dict)
-    """In this round, those that come first at first."""
+    """Parts of this round, in order."""
     _round: int = 0
     _last: dict[Part, int] = field(default_factory=dict)
-    """The round of each one's last turn, answered or not."""
+    """Round of each part's last turn, answered or not."""
     _of: dict[tuple[bool, Share, str], Part] = field(default_factory=dict)
-    """By namespace."""
+    """Part of each namespace."""
     _alone: dict[str, float] = field(default_factory=dict)
     """Namespaces that are asked for by themselves, and until when, in Unix time in seconds."""
 
@@ -77,11 +77,11 @@ class Turns:
                     self._alone[one] = max(now + lasts, self._alone.get(one, 0.0))
 
     def part(self, share: Share, namespace: str, *, gateway: bool = False) -> Part | None:
-        """What pools of this namespace are read by; None where nothing was asked for them."""
+        """The part that pools of this namespace are read by; None where nothing was asked for them."""
         return self._of.get((gateway, share, namespace))
 
     def _order(self, wanted: Mapping[Part, ReadRequest]) -> list[Part]:
-        """One part of each namespace in turn, of each those that have waited longest first."""
+        """A part of each namespace in turn, of each namespace the part that has waited longest first."""
         own: defaultdict[str, list[Part]] = defaultdict(list)
         for part in sorted(wanted, key=lambda one: (not one.gateway, self._last.get(one, 0))):
             for namespace in wanted[part].namespaces:
@@ -94,7 +94,7 @@ class Turns:
 
 
 def _groups(namespaces: Collection[str], alone: Collection[str]) -> dict[int | str, list[str]]:
-    """Namespaces that are asked for together. A new one changes the group of few others."""
+    """Groups of namespaces that are asked for together. A new namespace changes the group of few others."""
     together = [one for one in namespaces if one not in alone]
     number = max(1, math.ceil(sum(map(len, together)) / NAMES_OF_NAMESPACES))
     found: defaultdict[int | str, list[str]] = defaultdict(list)

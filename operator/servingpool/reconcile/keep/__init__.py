@@ -1,4 +1,4 @@
-"""What the loop keeps of pools between two ticks, and over a restart.
+"""Memory of the loop for each pool, between two ticks and over a restart.
 
 In: plans and their outcomes. Out: `PoolState`, and the profile in the status. Only this room changes a state.
 `state` (of a pool, and of all), `orders` (the ledger of our orders), `history` (last changes, and whether the operator

@@ -31,7 +31,7 @@ class Ready(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Of all targets of a pool together."""
+    """Changes of the replicas of all targets of a pool."""
 
     changes: tuple[Change, ...] = ()
     """The newest first."""
@@ -42,13 +42,13 @@ class History:
 
     @classmethod
     def of_status(cls, status: Status) -> History:
-        """As the status of a pool has it."""
+        """The history in a pool's status."""
         changes = status.history
         return cls(changes, changes[0].to if changes else status.replicas)
 
     @property
     def replicas(self) -> int:
-        """Of all targets, as last seen or ordered."""
+        """Replicas of all targets, as last seen or requested."""
         return sum(self.counts.values())
 
     def order_zero(self, why: str, at: float) -> tuple[Change, ...]:
@@ -56,7 +56,7 @@ class History:
         return _with(self.changes, Change(at=from_unix(at), from_=self.replicas, to=0, why=why, by=FIELD_MANAGER))
 
     def told(self, ledgers: Iterable[Ledger], pool: str) -> tuple[Change, ...]:
-        """As the status has it: with an order of 0 that is open."""
+        """The history for the status: with an order of 0 that is open."""
         sent = [min(one.open, key=lambda order: order.replicas) for one in ledgers if one.open]
         left = self.replicas - sum(order.before - order.replicas for order in sent)
         last = max(sent, key=lambda order: order.at, default=None)
@@ -69,7 +69,7 @@ class History:
         return any(one.by == FIELD_MANAGER for one in ledgers)
 
     def added(self, ledger: Ledger) -> int:
-        """Replicas that a target has more than at the last look; 0 of one that is new to the pool."""
+        """Replicas that a target has gained since the last look; 0 of a target that is new to the pool."""
         return ledger.replicas - self.counts.get(ledger.uid, ledger.replicas)
 
     def done(self, uid: str, order: Order, *, keep: bool) -> History:
@@ -151,7 +151,7 @@ def _change(changes: tuple[Change, ...], at: float, before: int, after: int, why
 
 
 def _with(changes: tuple[Change, ...], change: Change) -> tuple[Change, ...]:
-    """The changes with a new one, which ends the one before. The orders of one decision are one change."""
+    """The changes with a new change, which ends the change before. The orders of one decision are one change."""
     last, *others = changes or (None,)
     if last is not None and (last.at, last.by, last.why, last.to) == (change.at, change.by, change.why, change.from_):
         change = change.model_copy(update={"from_": last.from_})
@@ -163,7 +163,7 @@ def _with(changes: tuple[Change, ...], change: Change) -> tuple[Change, ...]:
 
 
 def replaced(last: Change, at: float) -> Change:
-    """A change that another one ended at that time, Unix seconds, before its outcome was known."""
+    """A change that the next change ended at that time, Unix seconds, before its outcome was known."""
     lasted = max(0.0, at - last.at.timestamp())
     return last.model_copy(update={"outcome": Note.REPLACED_AFTER.message(duration=write(round(lasted)))})
 
@@ -193,7 +193,7 @@ def took(change: Change) -> tuple[str, float] | None:
 
 
 def _time(who: Setter | None, otherwise: float) -> float:
-    """When a field was set, in seconds of Unix time, as the API server has it."""
+    """Unix time in seconds at which a field was set, as the API server has it."""
     try:
         return otherwise if who is None else datetime.fromisoformat(who.at).timestamp()
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the core knows of a pool, and how much of it the status keeps: of each role, or of a pool without roles."""
+"""The core's memory of a pool, by role, and the part of it that the status keeps."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ MODEL, ROLES = "model", "roles"
 targets have roles, each has a profile."""
 _ANY = dict.fromkeys((*learned_profile.KEYS, MODEL), ...)
 ANY_PROFILE: Mapping[str, Any] = _ANY | {ROLES: dict.fromkeys((PREFILL, DECODE), _ANY)}
-"""A kept profile with every key of both forms: one that replaces it must not leave a key of the other form.
+"""A kept profile with every key of both forms: a profile that replaces it must not leave a key of the other form.
 
-`...` equals no value: a field that is None replaces it too."""
+`...` equals no value: a field that is None replaces it too.
+"""
 PROFILE_AFTER = 600.0
 """Seconds between two writes of the learned profile, the first one when calibration ends.
 
@@ -29,14 +30,14 @@ What a crash would lose is in Prometheus's history."""
 
 
 class Written(NamedTuple):
-    """What shows that a profile has changed since it was written."""
+    """Figures that change when a profile has changed since it was written."""
 
     curve: MissCurve | None = None
     vanished: Vanished | None = None
 
     @classmethod
     def of(cls, profile: Profile) -> Written:
-        """As it is now."""
+        """The figures of a memory now."""
         return cls(profile.curve, profile.vanished)
 
 
@@ -45,7 +46,7 @@ NOT_WRITTEN = Written()
 
 @dataclass(slots=True)
 class KeptMemory:
-    """What the core knows of one pool, by role, and what of it was written. Its methods alone change it."""
+    """The core's memory of a pool, by role, and the part of it that was written. Only its methods change it."""
 
     model: str
     """The model that was learned."""
@@ -53,7 +54,7 @@ class KeptMemory:
     in_use: tuple[str, ...] = (NO_ROLE,)
     """The roles that were decided on last, or resumed. Only they are written."""
     written: dict[str, Written] = field(default_factory=dict)
-    """What the status holds, by role."""
+    """Profiles in the status, by role."""
     written_at: float = 0.0
     """Unix time in seconds of the last write of the learned profile."""
 
@@ -70,7 +71,7 @@ class KeptMemory:
         self.profile_written(max(each.at for each in self._profiles.values()))
 
     def dump(self) -> dict[str, Any]:
-        """What was learned, in the form that `resume` reads."""
+        """The learned profile, in the form that `resume` reads."""
         found = {role: learned_profile.dump(each) for role, each in self._profiles.items()}
         return found.get(NO_ROLE, {ROLES: found}) | {MODEL: self.model}
 
@@ -90,7 +91,7 @@ class KeptMemory:
 
     @property
     def unsaved(self) -> bool:
-        """Something was learned since the profile was last written."""
+        """Whether anything was learned since the profile was last written."""
         return any(each.learned > 0.0 for each in self._profiles.values()) and self._changed
 
     def profile_written(self, now: float) -> None:

@@ -1,4 +1,4 @@
-"""What was learned of a pool, as kept in the resource's status: read with care, for anyone may have written it.
+"""The learned profile of a pool in the resource's status: read with care, for anyone may have written it.
 
 Lists are kept as text: `kubectl describe` gives each figure of a list a line of its own. Keys are those of the first
 release, so that an operator of the version before reads the same profile.
@@ -28,7 +28,6 @@ from servingpool.decision.learn import (
     BINS,
     FORECASTS_KEPT,
     LEAST_SECONDS,
-    LEAST_SPEED,
     LONGEST_COLD_START,
     MOST_SPEED,
     PAIRS,
@@ -57,13 +56,13 @@ MOST_REQUESTS = 1e6
 MOST_SLOW = 24.0
 """Hours of allowed misses, more than a day can overspend."""
 SLOWEST_STEP = 100.0
-"""A step with one request, over the mean of all steps: no engine has such a one."""
+"""Ratio of a step with one request to the mean of all steps, at most: no engine exceeds it."""
 ANOTHER_BATCH = 1.25
-"""Full batch over the one that its sums give, or the reverse: the core follows a change of a tenth."""
+"""Ratio of the full batch to the batch by its sums, or the reverse, at most: the core follows a change of a tenth."""
 LARGEST_RISE = 20.0
 """Logarithm of a rise of work per request: no prompt is hundreds of millions of times as long as another."""
 LATEST = 4e9
-"""Unix time in seconds, in the year 2096: a later one is damaged, and would not be told as a date."""
+"""Unix time in seconds, in the year 2096: a later time is damaged, and cannot be shown as a date."""
 
 
 def _figures(kept: Any) -> Any:
@@ -77,8 +76,8 @@ def _text(figures: Iterable[float]) -> str:
 
 
 def _speed_of_an_engine(speed: float) -> float:
-    if 0.0 < speed < LEAST_SPEED / 2.0:
-        raise ValueError(f"speed must be 0 or at least {LEAST_SPEED}")
+    if 0.0 < speed < 0.5 / MOST_SPEED:
+        raise ValueError(f"speed must be 0 or at least {1.0 / MOST_SPEED}")
     return speed
 
 
@@ -200,7 +199,7 @@ _PROFILE = _part(
 )
 
 KEYS = ("version", *(field.alias for field in _PROFILE.model_fields.values()))
-"""All that `dump`'s data may have."""
+"""Keys that `dump`'s data may have."""
 
 
 def dump(profile: Profile) -> dict[str, Any]:

@@ -24,24 +24,25 @@ ALIKE, MANY = 3, 6
 WITHIN = 7200.0
 """Most seconds between two resets. Tools sync at every change, every 3 to 10 minutes, or about every hour."""
 NAMELESS = "Another program, which managedFields does not name,"
-"""Who sets the replicas where nobody owns the field: through the scale subresource after a scale to 0, for example."""
+"""Name for the setter of replicas where nobody owns the field: after a scale to 0 through the subresource, for
+example."""
 CALM = 600.0
 """Least seconds without a reset that end a contest; three times the time between resets, if that is longer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Order:
-    """One order of ours. The API server carries it out only while the target has the replicas that it replaces."""
+    """An order of ours. The API server carries it out only while the target has the replicas that it replaces."""
 
     pool: str
     """Uid of the pool that it is for."""
     generation: int
-    """The target had this one by then, or a later one."""
+    """Generation of the target by then: this or a later one."""
     before: int
     replicas: int
     why: str
     at: float
-    """Unix time in seconds."""
+    """Unix time in seconds at which the order was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Contest:
         return self.problem is not None and self.times[-1] >= at
 
     def reset(self, program: str, number: int, instead: int, now: float) -> Contest:
-        """The contest after one more reset."""
+        """The contest after another reset."""
         same = program == self.program
         if not same and self.problem is not None:
             return self  # a person, amid a tool's contest
@@ -89,12 +90,12 @@ class Contest:
 
 @dataclass(slots=True)
 class Ledger:
-    """One target. Its methods alone change it."""
+    """Orders for a target. Only its methods change it."""
 
     uid: str
-    """Of the target."""
+    """UID of the target."""
     replicas: int
-    """As last seen or ordered."""
+    """Replicas as last seen or requested."""
     by: str
     """Field manager that set them; empty where nobody is named."""
     order: Order | None = None
@@ -113,7 +114,7 @@ class Ledger:
     conflicts: int = 0
     """Orders in a row that failed because the target had changed."""
     conflicted_at: float = -math.inf
-    """Unix time in seconds of the last of those: the watch may hide what it changed."""
+    """Unix time in seconds of the last conflict: the watch may hide the change behind it."""
     refused_at: int | None = None
     """Replicas that it had then, as far as was known."""
 
@@ -203,7 +204,7 @@ class Orders(dict[TargetKey, Ledger]):
         cache.as_ordered = self.applied
 
     def see(self, shown: Workload, now: float) -> Ledger:
-        """The ledger of a target, after one more look. Of an object of this uid that was not seen before it is new."""
+        """The ledger of a target after another look. An object with a new uid begins a new ledger."""
         held = self.get(shown.key)
         if held is None or held.uid != shown.uid:
             held = self[shown.key] = Ledger(shown.uid, shown.replicas, _setter(shown))

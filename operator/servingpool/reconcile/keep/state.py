@@ -1,4 +1,4 @@
-"""What the loop keeps of each pool between two ticks, and the states of all pools with their specs as parsed last.
+"""State of each pool between two ticks, and the states of all pools with their parsed specs.
 
 Only this module changes a state: the stages of a tick call its methods, and read.
 """
@@ -33,16 +33,18 @@ RECOMMENDED_AGAIN_AFTER = 600.0
 
 @dataclass(slots=True)
 class PoolState:
-    """What the loop keeps of one pool. The state is deleted when the pool is deleted."""
+    """State of a pool between two ticks. It is deleted when the pool is deleted."""
 
     uid: str
-    """Of the pool: a pool that is deleted and recreated starts anew."""
+    """UID of the pool: a pool that is deleted and recreated starts anew."""
     kept: KeptMemory
-    """What the core knows of the pool and its model."""
+    """The core's memory of the pool, with its model."""
     status: Status
-    """As last written, or as found."""
+    """The status as last written, or as found."""
+    mode: Mode = Mode.AUTO
+    """The mode as the spec has it, valid or not."""
     conditions: tuple[Condition, ...] = ()
-    """As of the last tick, or as found at the start. They may not be written yet."""
+    """Conditions as of the last tick, or as found at the start. They may not be written yet."""
     backfilled: bool = False
     """History was learned, or given up on."""
     failed_backfills: int = 0
@@ -52,24 +54,24 @@ class PoolState:
     written_at: float = 0.0
     """Unix time in seconds of the last write of status."""
     scaled_at: float | None = None
-    """Likewise, of the last scale that is reported; None if there was none since the start."""
+    """Unix time in seconds of the last scale that is reported; None if there was none since the start."""
     targets: dict[TargetKey, Ledger] = field(default_factory=dict)
     """The ledgers of its targets, as of the last tick."""
     history: History = field(default_factory=History)
-    """Of all targets together."""
+    """Changes of the replicas of all targets."""
     recommended: tuple[int, ...] | None = None
     """Replicas, of each target where there are several, that an event of mode Recommend named last; None in others."""
     recommended_at: float = -RECOMMENDED_AGAIN_AFTER
     """Unix time in seconds of that event."""
     agreed: bool = False
-    """Since then, what stood was what was recommended."""
+    """Whether the requested replicas have been the recommended ones since `recommended_at`."""
     warned: dict[str, float] = field(default_factory=dict)
     """Unix time in seconds of the last warning event, by reason."""
     pool: ServingPool | None = None
     decision: Decision | None = None
     observation: Observation | None = None
     stages: tuple[StagePlan, ...] = ()
-    """What was last decided for each stage."""
+    """Last decision on each stage."""
     expense: Expense = field(default_factory=Expense)
 
     @classmethod
@@ -103,7 +105,7 @@ class PoolState:
 
     @property
     def memory(self) -> Memory:
-        """What the core knows of a pool without roles."""
+        """The core's memory of a pool without roles."""
         return self.kept.memories[NO_ROLE]
 
     def taught(self, memory: Memory) -> None:
@@ -137,7 +139,7 @@ class PoolState:
 
     @property
     def drift(self) -> str | None:
-        """Who else keeps setting the replicas of a target; None where nobody does."""
+        """Program that keeps resetting the replicas of a target; None where nobody does."""
         for key, one in self.targets.items():
             if one.contest.problem is not None:
                 return one.contest.problem if len(self.targets) == 1 else f"{key}: {one.contest.problem}"
@@ -221,11 +223,11 @@ class PoolStates(dict[Key, PoolState]):
     """The states of all pools by namespace and name, and their specs as parsed last."""
 
     def __init__(self, pools: Mapping[Key, Raw]) -> None:
-        """`pools` are those that exist, as the watches show them."""
+        """States of the `pools` that exist, as the watches show them."""
         super().__init__()
         self._pools = pools
         self._parsed: dict[Key, tuple[str, ServingPool | str]] = {}
-        """By resourceVersion, the pool or what is wrong with it: most do not change between two ticks."""
+        """The pool, or its errors, by resourceVersion: most do not change between two ticks."""
 
     def parse(self, key: Key, raw: Raw) -> ServingPool | str:
         """The pool, or what is wrong with its spec."""
@@ -245,6 +247,7 @@ class PoolStates(dict[Key, PoolState]):
         state = self.get(pool.key)
         if state is None or not state.is_of(pool):
             state = self[pool.key] = PoolState.found(pool)
+        state.mode = pool.spec.mode
         if pool.spec.several:
             # What Prometheus has of the past does not tell which target a pod was of, and so not how fast each is.
             state.backfill_ended()
@@ -255,6 +258,7 @@ class PoolStates(dict[Key, PoolState]):
         state = self.get(meta.key)
         if state is None or state.uid != meta.uid:
             state = self[meta.key] = PoolState.of_status(meta, "", Status.found(raw.get("status")))
+        state.mode = Mode.found(raw.get("spec"))
         state.refused()
         return meta, state
 

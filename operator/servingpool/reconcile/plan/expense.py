@@ -1,4 +1,4 @@
-"""What a pool's fleet costs, and what its traffic would cost at a hosted price. It does not influence scaling."""
+"""Cost of a pool's fleet, and of its traffic at a hosted price. It does not influence scaling."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from servingpool.reconcile.config import Price
 LEAST_RATE = 1.0
 """Output tokens per second. Below it a quotient of two rates is noise, and a pool counts as idle."""
 SECONDS = 3600.0
-"""In an hour."""
+"""Seconds of an hour."""
 MILLION = 1e6
 """Tokens that a price is for."""
 
@@ -31,7 +31,7 @@ FREE = Unknown("the fleet costs nothing")
 
 @dataclass(frozen=True, slots=True)
 class Expense:
-    """The money of one pool. What is not known is Unknown, never 0."""
+    """Cost of a pool. A figure that is not known is Unknown, never 0."""
 
     dollars: Reading = NO_COST
     """Per hour, of all replicas on a node."""
@@ -108,7 +108,7 @@ def _known(gpus: Mapping[str, int]) -> dict[str, float | None]:
 
 
 def _sum(each: Mapping[str, float | None], counts: Mapping[str, int], otherwise: Unknown) -> Reading:
-    """The sum over all targets, `each` of one replica; `otherwise` if it is not known of one that has replicas."""
+    """The sum over all targets, `each` per replica; `otherwise` if it is not known of a target that has replicas."""
     if None in each.values() and (len(each) == 1 or any(counts.get(name) for name, one in each.items() if one is None)):
         return otherwise
     return math.fsum((one or 0.0) * counts.get(name, 0) for name, one in each.items())
@@ -124,6 +124,6 @@ def _per_million(dollars: float, output: float) -> Reading:
 
 
 def _of(made: Callable[..., Reading], *figures: Reading) -> Reading:
-    """What is `made` of these figures; Unknown if one of them is."""
+    """The result of `made` on these figures; Unknown if one of them is."""
     unknown = next((figure for figure in figures if isinstance(figure, Unknown)), None)
     return made(*figures) if unknown is None else unknown

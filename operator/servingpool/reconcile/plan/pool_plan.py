@@ -1,4 +1,4 @@
-"""From what was collected to what is to be done about one pool, by stage and of all stages together.
+"""From a pool's observation to its plan, by stage and for all stages together.
 
 The only module that calls the decision core in a tick, but for `gpubudget`, which decides a stage again beside fewer
 replicas of the other one (`StagePlan.beside`); and the only one that reads the core's memory for the status.
@@ -37,14 +37,14 @@ from servingpool.reconcile.plan.preconditions import ScalePermission, check, in_
 LEAST_PRICE = 0.001
 """Dollars of a replica for an hour, at least: if it cost nothing, any number of them would be the cheapest mix."""
 NO_LIMITS: Mapping[str, int] = MappingProxyType({})
-"""Of a pool whose targets no GPU budget bounds."""
+"""Limits of a pool whose targets no GPU budget bounds."""
 AHEAD = 7200.0
 """Seconds for which windows are resolved, over the longest horizon: a cold start of an hour and a scrape interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What the status tells of the core's memory."""
+    """Part of the core's memory that the status tells."""
 
     missing: str | None
     """A series that some sample lacks."""
@@ -69,7 +69,7 @@ class Learned:
     ttft_inferred: bool = False
     """The engines tell no time to first token."""
     caches_lost: float | None = None
-    """By which share work per request rises after each change of replicas; None where it is not known to."""
+    """Share by which work per request rises after each change of replicas; None where no rise is proven."""
     vanished: float | None = None
     """Unix time in seconds from which on the gateway's series were gone at 0 replicas."""
     reference: str = ""
@@ -81,7 +81,7 @@ class ScaleAction:
     """Set a target's replicas."""
 
     target: Workload
-    """As it was decided on."""
+    """The target as it was decided on."""
     replicas: int
 
     @property
@@ -97,36 +97,36 @@ class ScaleAction:
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """What was decided for one stage of a pool, with all that it rests on."""
+    """Decision on a stage of a pool, with everything that it rests on."""
 
     seen: SeenStage
     decision: Decision
     memory: Memory
-    """What the core knows now."""
+    """The core's memory now."""
     learned: Learned
     beside: Callable[[int], Decision] | None
     """The decision beside so many replicas of the other stage: budgets may leave it fewer. None without another."""
 
     @property
     def role(self) -> str:
-        """As `SeenStage.role`."""
+        """`SeenStage.role` of the stage."""
         return self.seen.role
 
 
 @dataclass(frozen=True, slots=True)
 class PoolPlan:
-    """What is to be done about one pool, and why."""
+    """The actions for a pool, and why."""
 
     seen: Collected
     permission: ScalePermission
     stages: tuple[StagePlan, ...]
-    """One, or prefill and decode."""
+    """The stages: one, or prefill and decode."""
     decision: Decision
-    """Of all stages together; so `learned`."""
+    """Decision on all stages together; `learned` likewise."""
     learned: Learned
     expense: Expense
     actions: tuple[ScaleAction, ...]
-    """One for each target that changes, increases first; none where the pool may not be scaled."""
+    """An action for each target that changes, increases first; none where the pool may not be scaled."""
 
     @property
     def standing(self) -> tuple[str, ...]:
@@ -166,10 +166,10 @@ class Refusal:
     at: float
     """Unix time in seconds."""
     reason: Reason
-    """Of the Ready condition."""
+    """Reason of the Ready condition."""
     message: str
     grows: ClassVar[bool] = False
-    """As of a `PoolPlan`: no replicas are added."""
+    """Whether replicas are added, as for a `PoolPlan`."""
 
 
 Planned = PoolPlan | Refusal
@@ -184,7 +184,7 @@ def plan_pool(
     backfilled: bool,
     room: Mapping[str, int] = NO_LIMITS,
 ) -> PoolPlan:
-    """Decide for one pool. What a pool that is not backfilled shows is not learned: its history would be older.
+    """Decide for a pool. A pool that is not backfilled learns nothing yet: its history would be older.
 
     `drift` tells who else sets the targets' replicas; None where nobody does. `memories`: by role. `room`: replicas to
     which targets may grow now, by name, where a GPU budget bounds them and others may be ordered instead.
@@ -206,7 +206,7 @@ def plan_pool(
 
 
 def with_decisions(plan: PoolPlan, decisions: Sequence[Decision]) -> PoolPlan:
-    """The same plan with these decisions on its stages."""
+    """The plan with these decisions on its stages."""
     if all(new is one.decision for one, new in zip(plan.stages, decisions, strict=True)):
         return plan
     stages = tuple(replace(one, decision=new) for one, new in zip(plan.stages, decisions, strict=True))
@@ -222,7 +222,7 @@ def asked_of(stage: SeenStage, now: float, room: Mapping[str, int] = NO_LIMITS) 
 
 
 def _in_turn(core: Pool, stage: SeenStage) -> Pool:
-    """The same with the cold starts that an order takes, and the min of a window, where replicas start in turn."""
+    """The pool with the cold starts that an order takes, and the min of a window, where replicas start in turn."""
     turns = [one for one in stage.targets if one.workload.in_turn]
     if not turns:
         return core
@@ -236,7 +236,7 @@ def _in_turn(core: Pool, stage: SeenStage) -> Pool:
 
 
 def _decided(stage: SeenStage, outcome: StageOutcome, kept: Memory) -> StagePlan:
-    """What follows from an outcome. `kept`: the memory that is kept of it."""
+    """The plan of an outcome. `kept`: the memory that is kept of it."""
     calm = calm_since(outcome.memory.window, outcome.decision, stage.pool.spec.slo.attainment_share)
     told = replace(learned(outcome.memory, kept), calm_since=calm)
     return StagePlan(stage, outcome.decision, kept, told, outcome.beside)
@@ -253,7 +253,7 @@ def calm_since(window: SampleWindow, decision: Decision, attainment: float) -> f
 
 
 def _together(each: Sequence[Learned]) -> Learned:
-    """What the status tells of the pool. Of the SLO's bounds each stage tells by itself."""
+    """What the status tells of all stages. Each stage tells of its own bound of the SLO."""
     if len(each) == 1:
         return each[0]
     prefill, decode = each
@@ -278,7 +278,7 @@ def expense(seen: Collected, decision: Decision, prices: Mapping[str, Price]) ->
 
 
 def actions_of(seen: Collected, decision: Decision) -> tuple[ScaleAction, ...]:
-    """What a decision changes, target by target: increases first, so that no capacity is given up before."""
+    """Changes of a decision, target by target: increases first, so that no capacity is given up before."""
     wanted = {part.target: part.replicas for part in decision.parts}
     actions = [ScaleAction(one.workload, wanted.get(one.name, one.workload.replicas)) for one in seen.targets]
     changing = [one for one in actions if one.added]
@@ -306,7 +306,7 @@ def core_targets(targets: Sequence[SeenTarget], room: Mapping[str, int] = NO_LIM
 
 
 def learned(learning: Memory, kept: Memory) -> Learned:
-    """What the status tells: of the samples as `learning` took them in, of the rest as it is `kept`."""
+    """Part of the memory for the status: of the samples as `learning` took them in, of the rest as it is `kept`."""
     window, starts = kept.window.last(KEPT_SECONDS), kept.profile.cold_start
     buckets, at_gateway = kept.window.buckets, kept.profile.at_gateway
     return Learned(

@@ -1,4 +1,4 @@
-"""What the cluster allows for a pool: whether its target may be scaled, and if not, why.
+"""Whether the cluster allows a pool's target to be scaled, and if not, why.
 
 Each rule is what users of HPA and KEDA expect, and each has its own reason in the Ready condition.
 """
@@ -21,7 +21,7 @@ from servingpool.reconcile.collect import Collected, SeenTarget
 
 @dataclass(frozen=True, slots=True)
 class ScalePermission:
-    """What may be done, and the reason of the Ready condition that says so."""
+    """Permission to scale, with the reason of the Ready condition."""
 
     act: bool
     """The target's replicas may be set."""
@@ -30,7 +30,7 @@ class ScalePermission:
 
 
 def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermission:  # noqa: PLR0911, one a rule
-    """What may be done with a pool in Auto mode, see `in_mode` for the others. A pool is blocked if any target is.
+    """Permission to scale a pool in Auto mode, see `in_mode` for others. A pool is blocked if any target is.
 
     `unschedulable` replicas have waited for a node for too long; `drift` tells who else sets the targets' replicas.
     """
@@ -63,7 +63,7 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
 
 
 def _of_missing(seen: Collected, unschedulable: int) -> ScalePermission | None:
-    """What is said of replicas that have no node, wait for a gate, or have no pod; None where all is well."""
+    """Sentence on replicas that have no node, wait for a gate, or have no pod; None where all is well."""
     requested = seen.observation.requested
     waiting = sum(replica.unschedulable for replica in seen.observation.starting)
     if waiting:
@@ -127,7 +127,7 @@ NOT_APPLIED = {
 
 
 def in_mode(mode: Mode, auto: ScalePermission) -> ScalePermission:
-    """What may be done in this mode, `auto` being what may be done in Auto.
+    """Permission to scale in this mode, given the permission in Auto.
 
     The other modes apply nothing, and say what would stop Auto: nobody should have to switch to find out.
     """
@@ -161,7 +161,7 @@ def no_target(target: Target, namespace: str, fault: Unscalable) -> tuple[Reason
 
 
 def owners(pools: Mapping[Key, Raw]) -> dict[Key, dict[TargetKey, Key]]:
-    """For each pool, who owns each of its targets: the oldest that names it, unless its mode is Recommend.
+    """Owner of each target, for each pool: the oldest pool that names the target, unless its mode is Recommend.
 
     `pools` are all that exist, as the API server stores them. An owner with an invalid spec, an unknown backend or mode
     Paused stays the owner: otherwise a younger pool with other limits would scale the target meanwhile.

@@ -14,7 +14,7 @@
       whole: true,
       lines: [
         { key: "ready", name: "ready", colour: "--c2", step: true, width: 3 },
-        { key: "asked", name: "asked", colour: "--c1", step: true },
+        { key: "requested", name: "requested", colour: "--c1", step: true },
         { key: "recommended", name: "recommended", colour: "--c3", step: true, dash: [8, 4] },
         { key: "hpa", name: "HPA's", colour: "--c4", step: true, dash: [2, 4] },
       ],

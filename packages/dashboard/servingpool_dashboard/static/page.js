@@ -56,6 +56,28 @@
     if (event.detail.successful) said("");
   });
 
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest(".copy");
+    if (!button) return;
+    const said = button.firstChild;
+    try {
+      await navigator.clipboard.writeText(button.dataset.copy); // which there is on localhost and over https alone
+      said.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(button.previousElementSibling);
+      said.textContent = "Selected";
+    }
+    setTimeout(() => (said.textContent = "Copy"), 2000);
+  });
+
+  // A narrow screen stacks the cells of a row, and each says what it is.
+  const labelled = () => document.querySelectorAll(".wide table").forEach((table) => {
+    const names = [...table.tHead.rows[0].cells].map((cell) => cell.innerText.replace(/\u00ad/g, "").replace(/\s+/g, " "));
+    [...table.tBodies[0].rows].forEach((row) =>
+      [...row.cells].forEach((cell, number) => (cell.dataset.label = names[number])));
+  });
+  labelled();
+
   // A refresh replaces what it shows: how far a wide table was scrolled, and what was unfolded, stays.
   let scrolled = {};
   let unfolded = {};
@@ -66,6 +88,7 @@
     document.querySelectorAll("details").forEach((each) => (unfolded[each.id] = each.open));
   });
   const restore = () => {
+    labelled();
     document.querySelectorAll(".wide").forEach((each) => (each.scrollLeft = scrolled[each.id] || 0));
     document.querySelectorAll("details").forEach((each) => (each.open = unfolded[each.id] || false));
   };

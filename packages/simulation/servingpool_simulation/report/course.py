@@ -123,7 +123,7 @@ def attainment(axes: Axes, comparison: Comparison) -> Sequence[Label]:
     axes.set_ylim(max(0.0, lowest - 0.35 * (1.02 - lowest)), 1.0 + 0.03 * (1.02 - lowest))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.set_title("Attainment so far: share of ended requests within every bound")
-    axes.set_ylabel("attained")
+    axes.set_ylabel("attainment")
     return labels
 
 

@@ -31,6 +31,7 @@ RESOURCES: dict[str, Any] = {
         {"name": "leaderworkersets/scale", "kind": "Scale", "namespaced": True},
     ],
     "/apis/example.com/v1": [{"name": "fleets", "kind": "Fleet", "namespaced": True}],
+    "/api/v1": [{"name": "pods", "singularName": "pod", "shortNames": ["po"], "kind": "Pod", "namespaced": True}],
 }
 
 
@@ -77,6 +78,14 @@ async def test_a_kind_is_found_by_the_names_that_kubectl_takes(name: str, expect
         assert found.value.fault is Fault.UNKNOWN_KIND
     else:
         assert await discovery.find(name) == expected
+
+
+async def test_a_pod_is_a_kind_that_cannot_be_scaled() -> None:
+    discovery = Discovery(Api(), lambda: 0.0)
+    assert await discovery.find("po") == ("v1", "Pod")
+    with pytest.raises(Unscalable) as found:
+        await discovery.resource("v1", "Pod")
+    assert found.value.fault is Fault.NO_SCALE
 
 
 def test_without_a_cluster_the_built_in_kinds_are_known() -> None:

@@ -1,4 +1,4 @@
-"""What each inference engine calls the figures that decisions rest on: one file of data an engine, no code."""
+"""Names of the figures that decisions rest on, for each inference engine: a file of data an engine, no code."""
 
 from __future__ import annotations
 

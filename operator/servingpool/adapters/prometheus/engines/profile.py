@@ -27,7 +27,7 @@ def _lists(given: object) -> object:
 Label = Annotated[str, Field(pattern=LABEL_NAME)]
 LabelValue = Annotated[str, Field(min_length=1)]
 LabelValues = Annotated[dict[Label, Annotated[tuple[LabelValue, ...], Field(min_length=1)]], BeforeValidator(_lists)]
-"""By label one value or a list."""
+"""A value or a list of values, by label."""
 Terms = tuple[Annotated[str, Field(pattern=TERM)], ...]
 
 
@@ -49,14 +49,14 @@ class Figure(StrEnum):
 
     @property
     def field(self) -> str:
-        """Its name in `ReplicaMetrics`."""
+        """Name of the figure in `ReplicaMetrics`."""
         return self.name.lower()
 
 
 HISTOGRAMS = (Figure.TIME_TO_FIRST_TOKEN, Figure.INTER_TOKEN_LATENCY, Figure.TIME_PER_OUTPUT_TOKEN, Figure.QUEUE_TIME)
 """Figures that are histograms of seconds; the others are gauges and counters."""
 JUDGED = tuple(figure for figure in HISTOGRAMS if figure is not Figure.INTER_TOKEN_LATENCY)
-"""Those of which an SLO's bound needs the buckets."""
+"""Figures whose buckets an SLO's bound needs."""
 ESSENTIAL = (
     Figure.RUNNING,
     Figure.WAITING,
@@ -70,7 +70,7 @@ stand for timeToFirstToken, and interTokenLatency for timePerOutputToken, where 
 
 
 class Counted(StrEnum):
-    """When a request is counted."""
+    """Time at which a request is counted."""
 
     SMOOTH = "smooth"
     """While it runs: at each step, or at its first token."""
@@ -79,11 +79,11 @@ class Counted(StrEnum):
 
 
 class Origin(StrEnum):
-    """What TTFT is counted from."""
+    """Start of the TTFT's count."""
 
     ARRIVAL = "arrival"
     ADMISSION = "admission"
-    """It lacks the time in the engine's queue."""
+    """TTFT lacks the time in the engine's queue."""
     UNKNOWN = "unknown"
 
 
@@ -161,7 +161,7 @@ class Series(Section):
 
     @property
     def text(self) -> str:
-        """Its metrics, in a few words."""
+        """Metrics of the series, in a few words."""
         if self.name:
             labels = "".join(f" {{{label}={'|'.join(values)}}}" for label, values in self.labels.items())
             return f"{self.name}{labels}{f' - {self.less:g}' if self.less else ''}"
@@ -181,7 +181,7 @@ class Series(Section):
 
 
 class EngineMetrics(Section):
-    """Which series of an engine hold which figure. A change of names is another entry in a figure's list."""
+    """Series of an engine that hold each figure. A change of names is another entry in a figure's list."""
 
     doc: str = ""
     """What the engine tells and what it does not, in a line."""
@@ -229,11 +229,11 @@ class EngineMetrics(Section):
         return tuple(dict.fromkeys([self._group(Series(name="any")), *own]))
 
     def group_of(self, series: Series) -> int:
-        """Which of `groups` a series is in."""
+        """The group of `groups` that a series is in."""
         return self.groups.index(self._group(series))
 
     def added(self, group: int) -> tuple[str, ...]:
-        """Those of `sum_over` that hold in a group."""
+        """Labels of `sum_over` that hold in a group."""
         return tuple(label for label in self.sum_over if label not in self.groups[group].copies)
 
     def _group(self, series: Series) -> Group:
@@ -247,7 +247,7 @@ class EngineMetrics(Section):
 
     @cached_property
     def gauges(self) -> frozenset[str]:
-        """Metrics that tell what is there now. Series of them that differ may be parts, or copies of one figure."""
+        """Metrics of the present state. Series of them that differ may be parts, or copies of one figure."""
         return frozenset(
             one.name for each in (Figure.RUNNING, Figure.WAITING) for one in self.figures.get(each, ()) if one.name
         )

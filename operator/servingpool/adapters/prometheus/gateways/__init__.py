@@ -1,4 +1,4 @@
-"""What each gateway calls the figures of requests before the engines: one file of data a gateway, no code."""
+"""Names of the figures of requests before the engines, for each gateway: a file of data a gateway, no code."""
 
 from __future__ import annotations
 

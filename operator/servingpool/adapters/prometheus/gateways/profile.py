@@ -28,7 +28,7 @@ class GatewayFigure(StrEnum):
 
     @property
     def field(self) -> str:
-        """Its name in `GatewayMetrics`."""
+        """Name of the figure in `GatewayMetrics`."""
         return self.name.lower()
 
 
@@ -47,22 +47,22 @@ READ_AS = {
 AT_ZERO = (GatewayFigure.ARRIVALS, GatewayFigure.QUEUE, GatewayFigure.UNSERVED)
 """Figures that may tell of requests while there is no engine."""
 METERING = tuple(one for one in READ_AS if one not in {GatewayFigure.ALIVE, *AT_ZERO} or one is GatewayFigure.ARRIVALS)
-"""Figures that stand for those of an engine that exports nothing."""
+"""Figures that replace those of an engine that exports nothing."""
 
 
 class FirstRequest(StrEnum):
-    """What becomes of a request that meets no engine."""
+    """Fate of a request that meets no engine."""
 
     HOLDS = "Holds"
-    """It waits for one."""
+    """The request waits for an engine."""
     RETRIES = "Retries"
-    """It is tried again for a while, and then refused."""
+    """The request is tried again for a while, and then refused."""
     REJECTS = "Rejects"
-    """It is refused at once."""
+    """The request is refused at once."""
 
 
 class AtZero(Section):
-    """What the gateway does and shows while there is no engine."""
+    """Behaviour of the gateway while there is no engine, and the figures that it shows then."""
 
     first_request: Annotated[FirstRequest, Field(strict=False)]
     """Holds, Retries or Rejects."""
@@ -75,7 +75,7 @@ class AtZero(Section):
 
 
 class GatewayProfile(Section):
-    """Which series of a gateway hold which figure. A change of names is another entry in a figure's list."""
+    """Series of a gateway that hold each figure. A change of names is another entry in a figure's list."""
 
     doc: str = ""
     """What the gateway tells and what it does not, in a line."""
@@ -127,7 +127,7 @@ class GatewayProfile(Section):
 
     @cached_property
     def metrics(self) -> EngineMetrics:
-        """The same in the form that queries are written from."""
+        """The figures in the form that queries are written from."""
         return EngineMetrics(
             silent="the gateway exports no metrics",
             model_label=self.model_label,
