@@ -416,7 +416,7 @@ class Reason(Templated, StrEnum):
         "ReplicasStarting",
         _MISSED,
         "{starting}.",
-        "The SLO is missed, and the replicas that are missing were ordered.",
+        "The SLO is missed, and the missing replicas are requested and not Ready yet.",
         "Nothing: wait for the time in the message. If a start takes longer than usual, kubectl describe its pod.",
     )
     RECOVERING = (
@@ -436,9 +436,12 @@ class Reason(Templated, StrEnum):
     SCALE_UP_HELD_BACK = (
         "ScaleUpHeldBack",
         _MISSED,
-        "The traffic needs {needed}; {ordered} are decided, {ready} are ready. {name} holds it back: {why}. {action}",
-        "The SLO is missed, and what the message names keeps replicas from being ordered or from becoming Ready.",
-        "Do what the message says. The name is that of a limit or of a reason of Ready, and has its own entry.",
+        (
+            "The traffic needs {needed}; {ordered} are desired, {ready} are ready. "
+            "{name} holds the fleet back: {why}. {action}"
+        ),
+        "The SLO is missed. A limit, or a reason of Ready, keeps replicas from being requested or from becoming Ready.",
+        "Do what the message says. The limit or the reason of Ready that it names has an entry of its own.",
     )
     TOO_FEW_REQUESTS = (
         "TooFewRequests",

@@ -73,7 +73,7 @@ def resume(
         now = _mode(found)
         if now != Mode.PAUSED:
             said = f"ServingPool {'/'.join(where)} is not paused, its mode is {now}."
-            if now == Mode.RECOMMEND != mode:
+            if now == Mode.RECOMMEND and mode is not Resumed.RECOMMEND:
                 echo(f"{said} Use `servingpool adopt {'/'.join(where)}` to set Auto.", err=True)
                 raise typer.Exit(UNKNOWN)
             echo(said)

@@ -17,6 +17,7 @@ from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.observe import (
     BEGUN,
     GENERATED,
+    MINUTE,
     PROMPTS,
     READY,
     RUNNING,
@@ -66,7 +67,7 @@ def figures(
         time_per_output_token=memory.tpot_tail.at(pool.slo.attainment),
         attainment=_attainment(memory, overdue, now) if unjudged is None else unjudged,
         attainment_now=_attained_in(pool.params.recent_window, memory, pool, overdue) if unjudged is None else unjudged,
-        attainment_minute=_attained_in(60.0, memory, pool, overdue) if unjudged is None else unjudged,
+        attainment_minute=_attained_in(MINUTE, memory, pool, overdue) if unjudged is None else unjudged,
         judged=unjudged is None,
         witness=judge.believed,
         longest_wait=queues.longest_wait,

@@ -14,11 +14,12 @@ from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.notes import Note
 from servingpool.decision.decision import slo_met
 from servingpool.decision.observation import Reading, Unknown
+from servingpool.decision.observe import MINUTE
 from servingpool.decision.words import clock, shown
 from servingpool.reconcile.collect import of_role
 from servingpool.reconcile.plan import PoolPlan, ScalePermission, StagePlan
 
-CALM_FOR = 60.0
+CALM_FOR = MINUTE
 """Seconds of low load after which a fleet counts as recovering: as long as the shortest attainment looks back."""
 LASTING = (LimitName.GPU_BUDGET, LimitName.UNSCHEDULABLE)
 """Limits below max for which a higher max would not help."""
@@ -26,7 +27,7 @@ KEEP_FROM_READY = (
     *(Reason.ROLLOUT_IN_PROGRESS, Reason.WAITING_FOR_NODE, Reason.UNSCHEDULABLE, Reason.SCHEDULING_GATED),
     *(Reason.FAILED_CREATE, Reason.FAILED_UPDATE_SCALE, Reason.REPLICAS_CONTESTED),
 )
-"""Reasons of Ready for which replicas that were ordered do not become Ready."""
+"""Reasons of Ready for which requested replicas do not become Ready."""
 WORST_FIRST = (
     *(Reason.OBJECTIVE_UNATTAINABLE, Reason.SCALE_UP_HELD_BACK, Reason.MAX_TOO_LOW),
     *(Reason.REPLICAS_STARTING, Reason.OBJECTIVE_MISSED, Reason.RECOVERING),
@@ -62,9 +63,8 @@ def _of_stage(stage: StagePlan, permission: ScalePermission, certain: datetime |
             needed=needed, ordered=decision.replicas, ready=ready, name=name, why=why.rstrip("."), action=action
         )
         return Reason.SCALE_UP_HELD_BACK, said
-    if above_max(stage):
-        need = decision.need
-        enough = "" if _several(stage) or isinstance(need, Unknown) else f" to {math.ceil(need)}"
+    if not isinstance(decision.need, Unknown) and above_max(stage):
+        enough = "" if _several(stage) else f" to {math.ceil(decision.need)}"
         said = Reason.MAX_TOO_LOW.message(needed=needed, bound=decision.bounds.most, enough=enough)
         return Reason.MAX_TOO_LOW, said
     if starting:
@@ -82,17 +82,17 @@ def _held_back(stage: StagePlan, permission: ScalePermission) -> tuple[str, str,
     """What keeps the fleet below its need, by name, with a sentence and what to do; None where nothing but max does."""
     decision, need = stage.decision, stage.decision.need
     of_ready = permission.reason.value, permission.message, permission.reason.action
-    requested = sum(part.requested for part in decision.parts)
-    if not permission.act and decision.replicas > requested:
+    short = sum(part.ready for part in decision.parts) < decision.replicas
+    if not permission.act and decision.replicas > sum(part.requested for part in decision.parts):
         return of_ready
     if isinstance(need, Unknown):
-        return "MetricsAvailable", f"the need is unknown ({need.reason})", "See the condition MetricsAvailable."
-    if not isinstance(decision.capacity, Unknown) and decision.capacity < need:
+        if not short:
+            return "MetricsAvailable", f"the need is unknown ({need.reason})", "See the condition MetricsAvailable."
+    elif not isinstance(decision.capacity, Unknown) and decision.capacity < need:
         cuts = [one for one in decision.limits if one.after < one.before and one.name != LimitName.MAXIMUM]
         cuts = [one for one in cuts if one.name in LASTING] if above_max(stage) else cuts
         if cuts:
             return cuts[-1].name.value, cuts[-1].reason, cuts[-1].name.action
-    short = sum(part.ready for part in decision.parts) < decision.replicas
     return of_ready if short and permission.reason in KEEP_FROM_READY else None
 
 

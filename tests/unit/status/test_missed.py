@@ -82,7 +82,7 @@ def test_every_text_has_the_raw_need_also_where_another_limit_comes_before_max()
     assert world.message("ScalingLimited") == f"The traffic needs {world.decision().need:.0f} replicas; max allows 4."
     said = world.message("SLOMet")
     assert f"The traffic needs {world.decision().need:.0f} replicas; " in said
-    assert "Unschedulable holds it back: " in said
+    assert "Unschedulable holds the fleet back: " in said
     assert "Add nodes, free GPUs, or lower targets[].max." in said
 
 
@@ -90,34 +90,56 @@ def test_a_budget_that_holds_the_fleet_back_is_named() -> None:
     world = pool()
     budget(world, 8, "h100")  # four GPUs a replica
     said = until(world, "ScaleUpHeldBack", 60.0)
-    assert "GPUBudget holds it back: GPUBudget h100 allows 2: 8 of 8 GPUs are in use, all by this pool. Raise " in said
+    assert (
+        "GPUBudget holds the fleet back: GPUBudget h100 allows 2: 8 of 8 GPUs are in use, all by this pool. Raise "
+        in said
+    )
     assert "max" not in said
 
 
 def test_a_step_limit_that_holds_the_fleet_back_is_named() -> None:
     world = pool(behavior={"maxChangePerStep": 1})
     said = until(world, "ScaleUpHeldBack", 60.0)
-    assert re.search(r"MaxChangePerStep holds it back: this step stops at \d: one changes at most 1 replicas\.", said)
+    assert re.search(
+        r"MaxChangePerStep holds the fleet back: this step stops at \d: one changes at most 1 replicas\.", said
+    )
 
 
 def test_a_rollout_and_a_quota_that_keep_replicas_from_ready_are_named() -> None:
     world = pool()
     world.services["vllm"].quota = 2
     said = until(world, "ScaleUpHeldBack", 28.0)
-    assert re.search(r"are decided, 2 are ready\. FailedCreate holds it back: \d of \d replicas have no pod", said), (
-        said
-    )
+    assert re.search(
+        r"are desired, 2 are ready\. FailedCreate holds the fleet back: \d of \d replicas have no pod", said
+    ), said
     world = pool()
     until(world, "ReplicasStarting", 28.0)
     world.rollout()
-    assert "RolloutInProgress holds it back: Rollout in progress" in until(world, "ScaleUpHeldBack", 28.0)
+    assert "RolloutInProgress holds the fleet back: Rollout in progress" in until(world, "ScaleUpHeldBack", 28.0)
 
 
 def test_what_a_mode_does_not_apply_is_no_fault_of_max() -> None:
     world = pool(mode="Recommend")
     said = until(world, "ScaleUpHeldBack", 28.0)
-    assert re.search(r"needs (\d) replicas; \1 are decided, 2 are ready\. Recommending holds it back", said), said
+    assert re.search(r"needs (\d) replicas; \1 are desired, 2 are ready\. Recommending holds the fleet back", said), (
+        said
+    )
     assert "Set spec.mode to Auto when you trust the recommendations." in said
+
+
+def test_a_fleet_without_a_ready_replica_starts_and_its_metrics_hold_nothing_back() -> None:
+    world = pool()
+    until(world, "ReplicasStarting", 60.0)
+    world.step(minutes=1)
+    service = world.services["vllm"]
+    for engine in service.engines:
+        world.cache.see_pod({"metadata": {"namespace": "chat", "name": engine.name, "uid": engine.name}}, gone=True)
+    service.orders += [world.now] * len(service.engines)
+    service.engines.clear()
+    world.step()
+    status = world.status()
+    assert (world.condition("SLOMet"), status["readyReplicas"]) == (("False", "ReplicasStarting"), 0)
+    assert re.search(r"(\d+) of \1 replicas are starting, ready in about ", world.message("SLOMet"))
 
 
 def test_that_no_fleet_size_holds_the_slo_is_told_with_the_time_since_when_it_is_certain() -> None:
