@@ -27,9 +27,9 @@ class Alert:
     description: str
     """The state with its number and its cause."""
     effect: str
-    """What it does to users."""
+    """Effect on users."""
     action: str
-    """What to do about it."""
+    """Remedy."""
 
 
 ALERTS = (

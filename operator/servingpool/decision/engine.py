@@ -58,7 +58,7 @@ class StepTime:
     tokens: float = 1.0
     """Tokens that a step yields for each request: more than one with speculative decoding."""
     stretch: float = 1.0
-    """Work of the usual request over what it would be without a limit on the batch."""
+    """Work of the usual request over its work without a limit on the batch."""
 
     def seconds(self, decoding: float, prefill_tokens: float) -> float:
         """Duration of a step with so much in it."""

@@ -104,7 +104,7 @@ class Params:
 
     # --- error budget
     planned: float = 0.7
-    """Share, 0.5 to 1, of the allowed misses that is planned with. At 1 a day of code attains 94.6%."""
+    """Share, 0.5 to 1, of the allowed misses that the fleet is planned for. At 1 a day of code attains 94.6%."""
     fast_gain: float = 2.0
     """Share of the plan, 0 to 5, lost for each hour of allowed misses overspent in the last hour; at most half."""
     most_calibration: float = 4.0

@@ -72,7 +72,7 @@ class Shared:
 
     @property
     def held(self) -> int | None:
-        """GPUs that all its pools hold, and pods of former ones that end; None where it was never valid."""
+        """GPUs that all its pools hold, with ending pods of former pools; None where it was never valid."""
         return self.leaving + sum(claim.held for claim in self.claims) if self.valid else None
 
     def by_pool(self) -> dict[Key, InBudget]:

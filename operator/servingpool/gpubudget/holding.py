@@ -47,7 +47,7 @@ class Holding:
     ) -> Holding:
         """The holding after another look at the pods of the target.
 
-        `replicas`: the existing replicas, each as GPUs by uid of its pods. `per`: GPUs of a whole replica of `size` pods.
+        `replicas`: existing replicas, each as GPUs by uid of its pods. `per`: GPUs of a whole replica of `size` pods.
         `runs` tells whether a pod seen before still holds its node. `draining`: pods that are being deleted.
         `now` is Unix time in seconds.
         """

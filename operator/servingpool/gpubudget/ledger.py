@@ -33,7 +33,7 @@ class Held:
     """GPUs of a replica."""
     ordered: int
     placed: int = 0
-    """Replicas of them that have a node, or were just made."""
+    """Replicas that have a node, or were just made."""
 
 
 class Holdings:

@@ -152,7 +152,7 @@ def need_of(plan: StagePlan) -> PoolNeed:
 
 
 def least_of(plan: StagePlan) -> int:
-    """The min in force, not what goes with replicas of the other role. At 0 the first replica ranks with the mins."""
+    """Min in force, without replicas that go with the other role. At 0 the first replica ranks with the mins."""
     decision = plan.decision
     least = decision.bounds.least
     own = least.replicas if least.beside is None else plan.seen.pool.spec.min

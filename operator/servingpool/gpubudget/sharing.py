@@ -97,7 +97,7 @@ class Grant:
     most: int
     """Replicas that it may order: never more GPUs than are free now."""
     share: int
-    """Replicas that are its due once everybody has given up what is not theirs."""
+    """Replicas that are the pool's due, once every pool has given up what is not its due."""
     waits_for: tuple[str, ...] = ()
     """Pools that hold GPUs which are due to this pool; empty where it waits for nobody."""
     detail: str = ""

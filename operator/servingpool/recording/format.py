@@ -104,8 +104,7 @@ class Chunk:
         samples: Iterable[ReplicaMetrics],
         requested: Iterable[tuple[float, float]] = (),
     ) -> Self:
-        """The chunk of samples as they were read at each step, oldest first; a sample that was read twice counts
-        once."""
+        """The chunk of samples as read at each step, oldest first; a sample that was read twice counts once."""
         rows: dict[tuple[Any, ...], dict[float, ReplicaMetrics]] = {}
         for sample in samples:
             shape = tuple(_bounds(getattr(sample, name)) for name in HISTOGRAMS)
@@ -122,7 +121,7 @@ class Reader:
     _member: Any = field(default_factory=lambda: zlib.decompressobj(GZIP))
     _text: list[bytes] = field(default_factory=list)
     _length: int = 0
-    """Characters of `_text`."""
+    """Bytes in `_text`."""
     _read: int = 0
 
     def feed(self, data: bytes) -> Iterator[Any]:

@@ -24,7 +24,7 @@ HISTOGRAM = {"ttft": "time_to_first_token", "tpot": "time_per_output_token"}
 USUAL = {"ttft": 2.5, "tpot": 0.1}
 """Seconds where nothing was measured; both are buckets of vLLM."""
 GROWTH = 2
-"""Ratio of the suggested max to the present replicas where no autoscaler sets it."""
+"""Ratio of the suggested max to the present replicas where no autoscaler sets a max."""
 WIDTH = 100
 """Characters of a comment's line."""
 

@@ -58,7 +58,7 @@ ENDED = frozenset({"Succeeded", "Failed"})
 REPLICAS = ("spec", "replicas")
 """Path of the requested replicas in most kinds."""
 FIELD_MANAGER = "servingpool-operator"
-"""Our name in what the API server keeps of who wrote which field."""
+"""Our name among the managers that the API server keeps for each field."""
 NOBODY = frozenset({"", "ancient-changes", "before-first-apply"})
 """Names that the API server gives itself: to a writer without a name, to all but the last ten that updated an object,
 and to those before the first server-side apply. They are no program, and no longer tell which one it was."""
@@ -102,7 +102,8 @@ class Workload:
     replicas: int
     """`spec.replicas`: what is ordered."""
     set_by: Setter | None
-    """Who ordered it, as the API server has it. None after a scale to 0, or where a manifest without it was applied."""
+    """Program that requested the replicas, as the API server has it. None after a scale to 0, or where a manifest
+    without the field was applied."""
     gpus: int
     """GPUs of a replica, over its pods and containers; 0 where these name none."""
     drain: Drain

@@ -106,7 +106,7 @@ class GatewayReader:
                 self._latest[pool.key] = read
 
     def of(self, pool: ServingPool, replicas: Collection[PodKey] = ()) -> GatewayMetrics:
-        """What the pool's gateway said last. What is one of its `replicas` goes with them, and tells nothing then."""
+        """Last figures of the pool's gateway. A gateway that is one of `replicas` goes with them, and tells nothing."""
         measured = bound_of(pool, metered=pool.spec.engine in self._metered) is not None
         told, own = self._latest.get(pool.key, NO_CHOICE if measured else NO_GATEWAY), self._known(pool)
         totals = None if own is None else self._totals.get((pool.key, own))

@@ -19,7 +19,7 @@ class Asked:
     namespaces: set[str] = field(default_factory=set)
 
     def request(self, share: Share, *, gateway: bool = False) -> ReadRequest:
-        """The same figures as a request."""
+        """The request for these figures."""
         return ReadRequest(
             engine=share[0],
             ttft_bounds=frozenset(self.ttft_bounds),

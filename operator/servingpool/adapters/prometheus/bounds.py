@@ -1,4 +1,4 @@
-"""How much of what comes from Prometheus is taken. Anybody's page may be scraped, so each of its sizes has a bound.
+"""Limits on the size of replies from Prometheus. Anybody's page may be scraped, so each size has a bound.
 
 What is over one is left out, or makes that one query Unknown; it costs no other.
 """
@@ -42,7 +42,7 @@ class Room:
         return fits
 
     def give(self, size: int) -> None:
-        """Give back what was taken."""
+        """Give the taken bytes back."""
         with self._lock:
             self._left += size
 

@@ -52,7 +52,7 @@ class Unread:
             self.pods[key] = self._why(row)
 
     def include(self, other: Unread) -> None:
-        """Add what was left out of another answer."""
+        """Add the rows that were left out of another answer."""
         self.count += other.count
         for key, why in other.pods.items():
             if self._room(key):

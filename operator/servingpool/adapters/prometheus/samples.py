@@ -95,7 +95,7 @@ class Selection:
     """Pods with a sample that may be of two engines, see `Layout.doubled`; sorted."""
 
     native: tuple[str, ...] = ()
-    """Pods whose histograms Prometheus stores as native ones alone; sorted."""
+    """Pods whose histograms Prometheus stores as native histograms only; sorted."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Parts of pods that could not be read, whether they have a sample or not."""
 
@@ -224,7 +224,7 @@ class Layout:
     doubled: frozenset[PodKey] = frozenset()
     """Pods whose series come from several addresses."""
     native: frozenset[PodKey] = frozenset()
-    """Pods whose histograms Prometheus stores as native ones alone."""
+    """Pods whose histograms Prometheus stores as native histograms only."""
     targets: tuple[str, ...] = ADDRESS
     """Labels that tell the targets apart that scrape one pod."""
     unread: Unread = field(default_factory=Unread)

@@ -119,7 +119,7 @@ class Workers:
         return client
 
     def unsent(self) -> Unsent:
-        """What a job raises that no thread was free for."""
+        """Error of a job that no thread was free for."""
         return Unsent(self._config.name, f"was busy with other queries for {self._config.timeout:g} s")
 
     def _late(self) -> MetricsUnavailable:

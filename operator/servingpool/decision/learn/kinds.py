@@ -60,7 +60,7 @@ class Shortage:
     reached: int = 0
     """Most Ready replicas while no fewer were requested than today."""
     uncreated_since: float | None = None
-    """Unix time in seconds since when pods are missing; None where none is."""
+    """Unix time in seconds since when fewer pods exist than requested; None where none is missing."""
 
     def seen(self, ordered: int, ready: int, starting: int, now: float, *, in_turn: bool = False) -> Shortage:
         """The shortage after another observation of requested, ready and starting replicas.

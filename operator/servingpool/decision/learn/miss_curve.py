@@ -64,7 +64,7 @@ DOUBT = 90.0
 LOG_UNLIKELY = math.log(NOTHING)
 """Logarithm of a cell's weight over the best cell's, up to which the cell is left aside."""
 BEYOND_PHYSICS = 12.0
-"""Logarithm of how unlikely a knee beyond what physics allows is: hundreds of requests on time may say otherwise."""
+"""Logarithm of the odds against a knee beyond physics: hundreds of requests on time may outweigh them."""
 
 
 class Shape(NamedTuple):

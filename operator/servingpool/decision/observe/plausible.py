@@ -249,7 +249,7 @@ def _far(running: float, held: float, known: Usual) -> bool:
 
 
 def doubt_of(shown: ReplicaMetrics, believed: ReplicaMetrics) -> str:
-    """Why a gauge that the sample has `shown` is not among what is `believed` of it."""
+    """Why a gauge that the sample has `shown` is not among the `believed` gauges."""
     pairs = ((shown.running, believed.running), (shown.waiting, believed.waiting))
     return "; ".join(new.reason for old, new in pairs if new is not old and isinstance(new, Unknown))
 

@@ -31,7 +31,7 @@ EMPTY = Histogram((), (), 0.0, 0.0)
 
 
 class Buckets(NamedTuple):
-    """Buckets that hold the SLO's bounds."""
+    """Buckets that hold the SLO's bounds; `client` holds that of TTFT."""
 
     ttft: Bucket = Bucket()
     tpot: Bucket = Bucket()

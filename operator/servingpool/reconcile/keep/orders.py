@@ -177,7 +177,7 @@ class Ledger:
         self.defended = False
 
     def most(self, shown: Workload, now: float) -> int:
-        """Replicas that orders of ours may bring beyond what is shown, those without an answer among them."""
+        """Most replicas that our orders may bring beyond those shown, orders without an answer included."""
         answered = self.replicas if 0 < shown.generation <= self.generation else 0
         may_be = (one.replicas for one in self.open if one.before == shown.replicas and self._waits(one, now))
         return max(answered, *may_be, 0)

@@ -194,7 +194,7 @@ class PoolState:
         self.conditions = tuple(conditions)
 
     def profile_due(self, now: float) -> bool:
-        """Whether what was learned is to be written."""
+        """Whether the learned profile is to be written."""
         return self.kept.due(now, settled=self.decision is not None and not self.decision.calibrating)
 
     def status_write_begun(self) -> bool:
@@ -228,7 +228,7 @@ class PoolStates(dict[Key, PoolState]):
         """The pool, or its errors, by resourceVersion: most do not change between two ticks."""
 
     def parse(self, key: Key, raw: Raw) -> ServingPool | str:
-        """The pool, or what is wrong with its spec."""
+        """The pool, or the errors of its spec."""
         version = raw["metadata"].get("resourceVersion", "")
         held = self._parsed.get(key)
         if held is not None and held[0] == version:
@@ -269,7 +269,7 @@ class PoolStates(dict[Key, PoolState]):
         return meta.key in self and generation == meta.generation
 
     def forget(self) -> None:
-        """Keep only what is of pools that exist."""
+        """Keep only states of pools that exist."""
         for key in self.keys() - self._pools.keys():
             del self[key]
         for key in self._parsed.keys() - self._pools.keys():

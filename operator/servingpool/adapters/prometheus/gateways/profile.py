@@ -91,7 +91,7 @@ class GatewayProfile(Section):
     excluded: LabelValues = Field(default_factory=dict)
     """Label values whose series are no part of any figure."""
     at_zero: AtZero | None = None
-    """What it does and shows while there is no engine; None where that is not known."""
+    """Behaviour while there is no engine; None where that is not known."""
     figures: Annotated[dict[GatewayFigure, tuple[Series, ...]], Field(min_length=1)]
     """Series by figure, in order of preference: the first that a pod exposes counts."""
 
