@@ -62,7 +62,7 @@ class Commands(TyperGroup):
     """Group of all commands. typer's own words on wrong input quote that input: without controls, too."""
 
     def make_context(self, *args: Any, **options: Any) -> Any:
-        """Parse what is common to all commands."""
+        """Parse the options of all commands."""
         with _plain_errors():
             return super().make_context(*args, **options)
 

@@ -116,7 +116,7 @@ class Params:
     tolerance: float = 0.015
     """Share of the fleet, 0 to 0.1: a smaller change is not made. HPA's is 0.1; 300 replicas moved 74 times an hour."""
     scale_down_starts: float = 2.0
-    """Cold starts, 1 to 5: the scale-down window at least. What goes and comes back sooner costs more than it saved."""
+    """Cold starts, 1 to 5: the scale-down window at least. A replica that soon returns costs more than it saved."""
     calm_burn: float = 2.0
     """Misses over the allowed ones, 1 to 5: below it, and without a queue, nothing is added while calibrating."""
     unschedulable_after: float = 300.0

@@ -213,7 +213,7 @@ class Budgets:
         return True
 
     def ended(self, action: ScaleAction, now: float) -> None:
-        """An order has ended, or was not sent: what was ordered away is seen before anything is ordered again."""
+        """An order has ended, or was not sent: replicas that it removed are seen before anything is requested again."""
         for shared in self.latest.values():
             for one in shared.members:
                 if one.target == action.target.key:

@@ -103,8 +103,8 @@ class Grant:
     detail: str = ""
     """Why it gets no more, as the end of a sentence; empty where it gets all that it wants."""
     firm: int = 0
-    """Replicas of its share that are its floor, or its min beside all floors: those that no other pool can take, and
-    that pods without a node keep nobody from."""
+    """Replicas of the share that are the floor, or the min beside all floors: no other pool can take them, and pods
+    without a node keep nobody from them."""
 
 
 STEP = 10.0

@@ -117,7 +117,7 @@ class Reader:
     """Reads a file's bytes, handed in piece by piece."""
 
     whole: int = 0
-    """Bytes that hold whole chunks: what follows was cut off."""
+    """Bytes that hold whole chunks: the rest was cut off."""
     _member: Any = field(default_factory=lambda: zlib.decompressobj(GZIP))
     _text: list[bytes] = field(default_factory=list)
     _length: int = 0
@@ -125,7 +125,7 @@ class Reader:
     _read: int = 0
 
     def feed(self, data: bytes) -> Iterator[Any]:
-        """The documents that end in `data`. Raises RecordingError for what is no recording."""
+        """The documents that end in `data`. Raises RecordingError for data of no recording."""
         while data:
             try:
                 self._text.append(self._member.decompress(data, MOST_TEXT + 1 - self._length))

@@ -116,7 +116,7 @@ class GatewayReader:
         return replace(told, at_zero=Unknown(f"gateway pod {inside[0][1]} is a replica of the pool, and goes with it"))
 
     def completed(self, pool: ServingPool, observation: Observation, limit: float, now: float) -> Observation:
-        """The observation with what the gateway tells in place of the engines; see `completed`."""
+        """The observation with the gateway's figures in place of the engines'; see `completed`."""
         key = pool.key, pool.metadata.uid, pool.spec.model, pool.spec.target_names
         before = self._completing.get(key, NOTHING)
         observation, after = completed(observation, limit, before, now)
@@ -154,7 +154,7 @@ class GatewayTotals:
     visible: int = 0
     """Pods in the last reading that had any."""
     newcomers: float = 0.0
-    """What pods that replaced others had counted before their first sample was read, of what is shown at zero."""
+    """Counts, of figures shown at zero, that pods which replaced others had before their first sample was read."""
     doubted: dict[PodKey, ReplicaMetrics] = field(default_factory=dict)
     """Samples that were not used, of pods of which the last one was not."""
     rates: dict[PodKey, float] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from servingpool.adapters.prometheus.samples import ReadRequest
 
 Share = tuple[str, tuple[tuple[str, str], ...]]
-"""Engine or gateway, and extra labels: what pools of a backend that are read together share."""
+"""Engine or gateway, and extra labels: the key of pools that are read together."""
 
 
 @dataclass(slots=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import threading
 
 LARGEST_REPLY = 64 * 2**20
-"""Bytes of one reply, unpacked: three times what a slice of a full fleet takes."""
+"""Bytes of a reply, unpacked: three times those of a slice of a full fleet."""
 REPLIES_AT_ONCE = 192 * 2**20
 """Bytes of all replies that are held at once in this process."""
 MOST_ROWS = 300_000
-"""Rows of one reply: three times what a slice of a full fleet has."""
+"""Rows of a reply: three times those of a slice of a full fleet."""
 MOST_VALUES = 1_000_000
 """Commas in a text that is parsed at once; a full slice in one piece has 700,000. 8 MiB of `[],` become 230 MiB of
 objects."""

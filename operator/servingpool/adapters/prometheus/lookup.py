@@ -15,11 +15,11 @@ from servingpool.adapters.prometheus.rows import NUMBER, Unread, bound_of
 from servingpool.adapters.prometheus.samples import BucketCount, Layout
 
 DOUBLED = "doubled"
-"""The part of the rows that tell pods whose series Prometheus has from several addresses."""
+"""Label value of the rows on pods whose series Prometheus has from several addresses."""
 NATIVE = "native"
-"""Label value of the rows that tell pods whose histograms are stored as native histograms only."""
+"""Label value of the rows on pods whose histograms are stored as native histograms only."""
 UNREADABLE = "unreadable"
-"""The part of the rows that tell buckets whose bound is no number."""
+"""Label value of the rows on buckets whose bound is no number."""
 TWINS = "twins"
 """Label value of the rows that are `up` of several targets at one address."""
 OWN = "own "

@@ -142,7 +142,7 @@ class FleetReading:
     doubled: frozenset[PodKey] = frozenset()
     """Pods whose series came from several addresses when the buckets were looked up."""
     native: frozenset[PodKey] = frozenset()
-    """Pods whose histograms Prometheus stored as native ones alone then."""
+    """Pods whose histograms Prometheus stored as native histograms only."""
     unread: Unread = field(default_factory=Unread)
     """Series that could not be read, of pods with or without a sample."""
 
@@ -198,7 +198,7 @@ class Buckets(NamedTuple):
     """Buckets of a histogram in a namespace, or in several that have the same."""
 
     bounds: tuple[float, ...]
-    """Upper ones, in seconds: finite, ascending."""
+    """Upper bounds in seconds: finite, ascending."""
     rare: frozenset[float]
     """Buckets that some pods lack."""
     texts: tuple[frozenset[str], ...]

@@ -234,12 +234,12 @@ class Memory:
         )
 
     def without_forecasts(self) -> Memory:
-        """The memory after a hole: what was forecast for it must not be settled with what came after."""
+        """The memory after a hole, without the pending forecasts: demand after the hole must not settle them."""
         forecast = replace(self.profile.forecast, pending=())
         return replace(self, profile=replace(self.profile, forecast=forecast), penalty=None)
 
     def interrupted(self) -> Memory:
-        """The memory after a break: what was learned is kept, what was in windows must be observed again."""
+        """The memory after a break: learned figures are kept, windows begin anew."""
         window = SampleWindow(buckets=self.window.buckets)
         return Memory(self.without_forecasts().profile, window=window, interval=self.interval, shortages=self.shortages)
 

@@ -1,4 +1,4 @@
-"""The last twenty minutes of a pool, tick by tick: sums over any part of them, the demand, and what is usual.
+"""The last twenty minutes of a pool, tick by tick: sums over any part of them, the demand, and the usual figures.
 
 Demand is work, not requests: a 4,000-token prompt costs a hundred times a 40-token one. Work is counted in
 replica-seconds per second, which is the number of replicas that it keeps fully busy.
@@ -270,7 +270,7 @@ class Slice:
 
     @property
     def computed_prompts(self) -> float:
-        """Prompt tokens that had to be computed: what the prefix cache supplied costs no time."""
+        """Prompt tokens that had to be computed: tokens from the prefix cache cost no time."""
         return max(0.0, self.total(PROMPTS) - self.total(CACHED))
 
     def rate(self, figure: int) -> float | None:

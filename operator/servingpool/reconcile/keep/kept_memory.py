@@ -13,7 +13,7 @@ from servingpool.reconcile.keep import learned_profile
 from servingpool.reconcile.plan import PoolPlan
 
 NO_ROLE = ""
-"""Stands for the role of a pool without roles."""
+"""Key for the role of a pool without roles."""
 MODEL, ROLES = "model", "roles"
 """Keys in a kept profile. Speed and lengths are learned of one model: another's would size the fleet for it. Where
 targets have roles, each has a profile."""

@@ -28,7 +28,7 @@ from servingpool.reconcile.plan import Expense, PoolPlan, StagePlan
 log = logging.getLogger(__name__)
 
 RECOMMENDED_AGAIN_AFTER = 600.0
-"""Seconds until the same recommendation is an event again, if what stood was right meanwhile."""
+"""Seconds until the same recommendation is an event again, if the requested replicas agreed meanwhile."""
 
 
 @dataclass(slots=True)
@@ -174,7 +174,7 @@ class PoolState:
     # What is reported.
 
     def recommends(self, plan: PoolPlan) -> bool:
-        """Whether a recommendation is new: of mode Recommend, and not what was said last."""
+        """Whether a recommendation is new: of mode Recommend, and another than the last."""
         decision, before = plan.decision, self.recommended
         named = tuple(part.replicas for part in decision.parts)
         if plan.seen.pool.spec.mode is not Mode.RECOMMEND:
@@ -264,7 +264,7 @@ class PoolStates(dict[Key, PoolState]):
         return raw is not None and raw["metadata"]["uid"] == meta.uid
 
     def unchanged(self, meta: Metadata) -> bool:
-        """Whether the pool exists and says what was decided on: a person may have paused it since."""
+        """Whether the pool exists and its spec is the decided one: a person may have paused it since."""
         generation = self._pools[meta.key]["metadata"].get("generation") if self.exists(meta) else None
         return meta.key in self and generation == meta.generation
 
