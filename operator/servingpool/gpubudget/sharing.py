@@ -108,8 +108,8 @@ class Grant:
 
 
 STEP = 10.0
-"""How many misses at one priority a miss of the next one counts for. Values of replicas differ by a factor of about a
-hundred between the first and the last that a pool wants, and pools differ too: two steps nearly decide, three do."""
+"""Ratio of the weight of a miss to that of a miss of the priority below. Values of replicas differ by a factor of about
+a hundred between the first and the last that a pool wants, and pools differ too: two steps nearly decide, three do."""
 HYSTERESIS = DEFAULT.hysteresis
 """Ratio: a replica that is ordered goes to another pool only if it is worth so many times as much there. It then comes
 back only after worth has changed by its square. One for the whole budget, whatever `params` its pools have."""
