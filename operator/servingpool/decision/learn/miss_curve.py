@@ -258,10 +258,10 @@ class MissCurve:
 
 FULL_KNEE_SHARE = 0.9
 """Expected knee, as a share of a load of 1, where a replica was seen full and its batch is the limit."""
-LOWEST_KNEE = float(KNEES[0])
-OVERLOAD = HIGHEST_KNEE = 1.0
+OVERLOAD = 1.0
 """The load of a full replica, beyond which queues grow without end. Misses beyond it are attributed to the load without
 the queue: with it, those on time before and after took the safe load from 0.66 to 0.37 after one step of the ramp."""
+LOWEST_KNEE, HIGHEST_KNEE = float(KNEES[0]), OVERLOAD
 
 
 def posterior(evidence: MissCurve, pool: Pool, step: StepTime) -> Curve:

@@ -44,19 +44,19 @@ from servingpool.decision.observe.samples import (
 )
 from servingpool.decision.params import DEFAULT, Params
 
-NOTHING, MOST_WORK = EPSILON, 1e6
-"""Mean demand, in replicas kept busy, below which there is none, and above which it is a damaged sample."""
-
+NOTHING = EPSILON
+MOST_WORK = 1e6
+"""Mean demand in replicas kept busy: up to NOTHING there is none, above MOST_WORK it is a damaged sample."""
 Array = NDArray[np.float64]
 
 KEPT_SECONDS = DEFAULT.idle_window
 """Seconds: the window reaches back as far as anybody asks."""
 KEPT_TICKS = 240
-"""Bounds memory where the loop is faster than 5 s."""
+"""Ticks at most: bounds memory where the loop is faster than 5 s."""
 MINUTE = 60.0
 """Seconds: the shortest part of the window that tells of waits, of speed and of calm. A burst moves its means."""
 LEAST_READY = 0.5
-"""Replicas that work is divided by at least: the first one's first second is no load of a hundred."""
+"""Replicas that work is divided by at least: the first replica's first second is no load of a hundred."""
 ENOUGH_REQUESTS = 30.0
 """Requests whose mean tells the usual. The ten-minute mean prompt weighs as many against the rate window's."""
 SEEN = 0.9
