@@ -16,9 +16,9 @@ SLOW_AIM = 0.95
 MOST_WEIGHT = 4.0
 """Weight of a tick at most, in usual ticks."""
 ABOVE_FLOOR, RELIEF, MOST_ABOVE = 0.1, 0.2, 0.9
-"""Shares in the plan above the floor. ABOVE_FLOOR of the allowed misses at least. Where the floor exceeds them no fleet
-holds the SLO: RELIEF of them and of the excess are added, as running to max would buy nothing. At most MOST_ABOVE of
-what does not miss by the floor, or any load is called safe where all requests fail."""
+"""Shares by which the plan exceeds the floor. At least ABOVE_FLOOR of the allowed misses. Where no fleet holds the SLO,
+RELIEF of the allowed misses and of the floor's excess are added: running to max would buy nothing. At most MOST_ABOVE
+of the requests that meet the floor: else any load is called safe where all requests fail."""
 SLOW_MOST = MOST_ABOVE / DEFAULT.planned
 """Greatest factor of the last day: what quiet days saved makes no plan of all misses."""
 GUESSED_RATIO, GUESS_WEIGHT = 1.5, 30.0

@@ -36,7 +36,7 @@ class Order:
     pool: str
     """Uid of the pool that it is for."""
     generation: int
-    """Generation of the target by then: this or a later one."""
+    """Generation of the target when the order was sent, at least."""
     before: int
     replicas: int
     why: str
