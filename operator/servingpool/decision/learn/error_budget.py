@@ -18,7 +18,7 @@ MOST_WEIGHT = 4.0
 ABOVE_FLOOR, RELIEF, MOST_ABOVE = 0.1, 0.2, 0.9
 """Shares by which the plan exceeds the floor. At least ABOVE_FLOOR of the allowed misses. Where no fleet holds the SLO,
 RELIEF of the allowed misses and of the floor's excess are added: running to max would buy nothing. At most MOST_ABOVE
-of the requests that meet the floor: else any load is called safe where all requests fail."""
+of the requests outside the floor: else any load is called safe where all requests fail."""
 SLOW_MOST = MOST_ABOVE / DEFAULT.planned
 """Greatest factor of the last day: what quiet days saved makes no plan of all misses."""
 GUESSED_RATIO, GUESS_WEIGHT = 1.5, 30.0
