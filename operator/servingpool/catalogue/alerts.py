@@ -43,7 +43,7 @@ class Alert:
     description: str
     """The state with its number and its cause."""
     effect: str
-    """What it does to users."""
+    """Effect on users."""
     action: str
     """What to do about it."""
     threshold: float | None = None

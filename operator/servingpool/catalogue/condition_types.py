@@ -15,7 +15,7 @@ class Truth(StrEnum):
 
 
 class ConditionType(StrEnum):
-    """What a condition is about."""
+    """Subject of a condition."""
 
     good: Truth
     """The status of a pool that needs no attention."""

@@ -1,4 +1,4 @@
-"""The limits: what stands between the raw need and the replicas that are set. `servingpool explain` lists them."""
+"""The limits: rules between the raw need and the desired replicas. `servingpool explain` lists them."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from servingpool_simulation.inputs import InputError, read_pool
 NOT_USABLE, MISSED = 1, 3
 """Exit codes: a history cannot be used; Auto would have missed the SLO."""
 MOST_SHOWN = 16 * 2**20
-"""Bytes of what a page shows."""
+"""Bytes of the figures that a page shows."""
 OURS = "<title>servingpool backtest: "
 """Text in the head of every report, by which a report is recognised."""
 HEAD = 1024

@@ -15,7 +15,7 @@ FOLDERS = {
     "lab": ("simulation", "lab"),
     "dashboard": ("dashboard",),
 }
-"""Folders in `packages/` of a checkout, by extra."""
+"""Folders in `packages/` of a checkout that have an extra's packages, by extra."""
 
 
 @contextmanager

@@ -13,7 +13,7 @@ ANY_ENGINE = "vllm"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A workload whose engines' series are read, and as what."""
+    """A workload whose engines' series are read, with engine and model."""
 
     namespace: str
     kind: str

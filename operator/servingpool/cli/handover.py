@@ -58,7 +58,7 @@ class Step:
     text: str
     """Action of the step, as an order."""
     run: Callable[[], str]
-    """Does it, or finds it done; what is so then."""
+    """Does the step, or finds it done; returns the state that it leaves."""
 
 
 def carry_out(step: Step) -> str:

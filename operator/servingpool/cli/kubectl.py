@@ -145,7 +145,7 @@ def sentence(error: ClusterError) -> str:
 
 
 def tell(error: ClusterError) -> int:
-    """Say what a ClusterError is and what to do. The exit code."""
+    """Print a ClusterError with its remedy. Returns the exit code."""
     advice = {
         NotInstalled: "`servingpool crd | kubectl apply --server-side -f -` installs ServingPools",
         NotFound: "Check name and namespace",

@@ -68,7 +68,7 @@ class Source:
     match: list[str] | None
 
     def chosen(self) -> tuple[BackendConfig, dict[str, str]]:
-        """The server, and the labels that series must have. Wrong ones end the command."""
+        """The server, and the labels that series must have. Wrong options end the command."""
         quiet()
         labels = {}
         for each in self.match or ():

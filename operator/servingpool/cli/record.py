@@ -320,7 +320,7 @@ def read(path: Path) -> tuple[Header, Iterator[Chunk]]:
 
 
 def resumed(path: Path) -> tuple[Header, float] | None:
-    """The header of a recording that was begun, and until when it reaches; what was cut off is removed.
+    """Header of a recording that was begun, and the time that it reaches; a torn end is removed.
 
     None where there is no such file. Raises RecordingError.
     """

@@ -58,7 +58,7 @@ Prometheus = Annotated[str | None, prometheus_of("the engines")]
 
 
 def chosen(config: Path | None, prometheus: str | None, backend: str) -> tuple[OperatorConfig, BackendConfig]:
-    """The configuration, and the Prometheus in it that is meant. Wrong ones end the command."""
+    """The configuration, with the chosen Prometheus. Wrong options end the command."""
     if config is None and prometheus is None:
         wrong("Give --prometheus URL or --config FILE")
     found = settings(config, prometheus)

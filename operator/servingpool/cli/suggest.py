@@ -41,7 +41,7 @@ STEPS = 168
 """Times at which the history's histograms are read: each hour of a week."""
 PRICE_LABEL = "servingpool.dev/dollars-per-gpu-hour"
 PRODUCT_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "node.kubernetes.io/instance-type")
-"""Node labels that name what a GPU-hour's price depends on."""
+"""Node labels that name the product by which a GPU-hour is priced."""
 NOT_FOUND = 1
 """Exit code."""
 

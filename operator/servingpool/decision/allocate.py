@@ -395,7 +395,7 @@ def _lifted(offers: Sequence[Offer], lines: Sequence[Line]) -> tuple[Offer, ...]
 
 
 def counted(memory: Memory, observation: Observation, pool: Pool, now: float) -> Memory:
-    """The memory in replicas of the reference, with what each target delivers.
+    """The memory in replicas of the reference, with the delivery of each target.
 
     The reference is the target that had most Ready replicas when one first served. It stays, unless it leaves the spec,
     or its speed is unknown and none of its replicas could tell.

@@ -139,7 +139,7 @@ class StageOutcome(NamedTuple):
     decision: Decision
     memory: Memory
     beside: Callable[[int], Decision] | None
-    """The decision beside so many replicas of the other stage; pure. None where there is no other."""
+    """Decision beside a number of replicas of the other stage; pure. None where there is no other."""
 
 
 def decide_stages(stages: Sequence[Stage], ratio: Ratio, now: float) -> tuple[StageOutcome, ...]:

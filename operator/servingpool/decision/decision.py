@@ -92,7 +92,7 @@ class Course(NamedTuple):
 FAST_BURN = 2.0
 """Multiple of the allowed misses, over the last 5 minutes, above which the SLO counts as missed now."""
 BURST = 0.05
-"""Share of what may come that `Plan.burst` leaves out."""
+"""Share of the possible outcomes that exceed `Plan.burst`."""
 
 
 class Verdict(StrEnum):
@@ -181,7 +181,7 @@ class Figures:
     work_per_request: Reading
     """Replica-seconds that the usual request costs."""
     load: Reading
-    """Offered work over what the ready replicas could do; near 1 queues grow."""
+    """Offered work over the capacity of the ready replicas; near 1 queues grow."""
     safe_load: Reading
     """The highest load at which the expected misses are still within the allowance; Unknown where none is."""
     miss_floor: Reading
@@ -191,7 +191,7 @@ class Figures:
     persistence: Reading
     """Part of a jump above the usual demand that lasts for a cold start, 0 to 1."""
     usual_persistence: Reading
-    """Part of what sets the usual demand apart from the hour's mean that lasts for a cold start, 0 to 1."""
+    """Part of the usual demand's distance from the hour's mean that lasts for a cold start, 0 to 1."""
     forecast: Reading
     """Expected work at the horizon, in replicas kept fully busy."""
     burst: Reading
@@ -209,7 +209,7 @@ class Figures:
     penalty: Reading
     """Penalty of a miss, in replicas for the work that keeps a replica busy."""
     for_forecast: Reading
-    """Cheapest fleet for what may come at the horizon. The need is the largest of these three."""
+    """Cheapest fleet for the possible demand at the horizon. The need is the largest of these three."""
     for_initial_fleet: Reading
     """Replicas kept because the initial fleet is evidence of demand."""
     for_present_load: Reading
@@ -240,10 +240,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The raw need and what it rests on."""
+    """Raw need with its reasons."""
 
     for_forecast: float
-    """Replicas: the cheapest fleet for what may come at the horizon."""
+    """Replicas: the cheapest fleet for the possible demand at the horizon."""
     for_initial_fleet: float
     """Replicas that are kept because the initial fleet is evidence of demand."""
     for_present_load: float

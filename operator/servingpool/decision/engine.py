@@ -24,8 +24,8 @@ costs this fraction of a step."""
 LONGEST_PROMPT = 1e6
 """Tokens of a prompt, and prefill tokens of a step, at most; more is a damaged sample. vLLM's steps have 8,192."""
 SHORT_ANSWER, STILL_SHORT = 5.0, 2.0
-"""Output tokens of a request, on average, up to which an answer is short; and times as many up to which answers stay
-short once they were: to learn the work anew takes minutes."""
+"""Output tokens of a request, on average, up to which an answer is short; and the factor on all bounds of short answers
+once they taught the work: to learn anew takes minutes."""
 ANOTHER_BATCH = 0.1
 """Relative difference from which on two batches are told apart."""
 
@@ -58,7 +58,7 @@ class StepTime:
     tokens: float = 1.0
     """Tokens that a step yields for each request: more than one with speculative decoding."""
     stretch: float = 1.0
-    """Work of the usual request over what it would be without a limit on the batch."""
+    """Work of the usual request over its work without a limit on the batch."""
 
     def seconds(self, decoding: float, prefill_tokens: float) -> float:
         """Duration of a step with so much in it."""

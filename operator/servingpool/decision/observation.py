@@ -204,9 +204,9 @@ class Observation:
     gateway: GatewayMetrics = NO_GATEWAY
     """Figures of the gateway; all are NOT_EXPOSED where there is no gateway."""
     metered: bool = False
-    """The engines export nothing: `metrics` are even shares of what their gateway counts."""
+    """The engines export nothing: `metrics` are even shares of their gateway's counts."""
     ttft_inferred: bool = False
-    """The engines count no requests: their first tokens are estimated from what their gateway counts."""
+    """The engines count no requests: their first tokens are estimated from their gateway's counts."""
     rollout: bool = False
     """A rollout is in progress: the replicas are of two versions."""
     targets: tuple[Ordered, ...] = ()

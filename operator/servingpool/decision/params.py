@@ -104,7 +104,7 @@ class Params:
 
     # --- error budget
     planned: float = 0.7
-    """Share, 0.5 to 1, of the allowed misses that is planned with. At 1 a day of code attains 94.6%."""
+    """Share, 0.5 to 1, of the allowed misses that the fleet is planned for. At 1 a day of code attains 94.6%."""
     fast_gain: float = 2.0
     """Share of the plan, 0 to 5, lost for each hour of allowed misses overspent in the last hour; at most half."""
     most_calibration: float = 4.0
@@ -116,7 +116,7 @@ class Params:
     tolerance: float = 0.015
     """Share of the fleet, 0 to 0.1: a smaller change is not made. HPA's is 0.1; 300 replicas moved 74 times an hour."""
     scale_down_starts: float = 2.0
-    """Cold starts, 1 to 5: the scale-down window at least. What goes and comes back sooner costs more than it saved."""
+    """Cold starts, 1 to 5: the scale-down window at least. A replica that soon returns costs more than it saved."""
     calm_burn: float = 2.0
     """Misses over the allowed ones, 1 to 5: below it, and without a queue, nothing is added while calibrating."""
     unschedulable_after: float = 300.0

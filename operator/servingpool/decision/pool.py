@@ -162,7 +162,7 @@ class Pool:
 
     slo: Slo
     min_replicas: int
-    """Fewest replicas of all targets together."""
+    """Fewest replicas of all targets together; `max_replicas` likewise."""
     max_replicas: int
     in_charge: bool = True
     """False in Recommend and Paused: its decisions are not carried out, so nothing may wind up."""

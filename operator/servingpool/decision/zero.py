@@ -18,7 +18,7 @@ gateway was away."""
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """What demand is like while requests come: means over about the last four hours of such time.
+    """Mean demand while requests come, over about the last four hours of such time.
 
     It outlasts nights at zero, in which windows empty and the forecast's mean fades.
     """
@@ -32,7 +32,7 @@ class Busy:
     tokens: float = 1.0
     """Output tokens of a step for each request."""
     seconds: float = 0.0
-    """That they rest on."""
+    """Seconds that the means rest on."""
 
     def update(
         self, *, level: float, prompt: float, steps: float, tokens: float, elapsed: float, params: Params

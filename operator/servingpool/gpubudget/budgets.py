@@ -72,7 +72,7 @@ class Shared:
 
     @property
     def held(self) -> int | None:
-        """GPUs that all its pools hold, and pods of former ones that end; None where it was never valid."""
+        """GPUs that all its pools hold, with ending pods of former pools; None where it was never valid."""
         return self.leaving + sum(claim.held for claim in self.claims) if self.valid else None
 
     def by_pool(self) -> dict[Key, InBudget]:
@@ -213,7 +213,7 @@ class Budgets:
         return True
 
     def ended(self, action: ScaleAction, now: float) -> None:
-        """An order has ended, or was not sent: what was ordered away is seen before anything is ordered again."""
+        """An order has ended, or was not sent: replicas that it removed are seen before anything is requested again."""
         for shared in self.latest.values():
             for one in shared.members:
                 if one.target == action.target.key:

@@ -28,7 +28,7 @@ class TargetNeed:
     base: int = 0
     """Replicas that always stay."""
     delivered: int | None = None
-    """Replicas that are Ready or load, where it does not deliver what was ordered; None where it does."""
+    """Replicas that are Ready or load, where the target does not deliver the requested ones; None where it does."""
 
     @property
     def useful(self) -> int:
@@ -88,7 +88,7 @@ def claims_of(need: PoolNeed, floor: int, claims: Mapping[str, Claim]) -> dict[s
 
 
 def standing(floor: int, claims: Mapping[str, Claim]) -> dict[str, Claim]:
-    """The claims of a pool that keeps what it has, with its floor."""
+    """Claims of a pool that keeps its replicas, with its floor."""
     need = PoolNeed({name: TargetNeed(claim.ordered) for name, claim in claims.items()}, None, 0.0, 0, 0)
     return claims_of(need, floor, claims)
 

@@ -21,18 +21,18 @@ class Holding:
     """A target after several looks at it. `gpus` counts the GPUs that it holds."""
 
     ordered: int = 0
-    """Replicas that it asks for."""
+    """Requested replicas of the target."""
     gpus: int = 0
     pods: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """GPUs of each pod that still runs, by uid, whoever owns it now."""
     witnesses: frozenset[str] = frozenset()
-    """Pods that stood when replicas were ordered away, and were not seen to go."""
+    """Pods that existed when replicas were scaled away, and were not seen to go."""
     leaving: int = 0
-    """Pods that have to go, `witnesses` then."""
+    """Pods that still have to go, all of them `witnesses`."""
     standing: frozenset[str] = frozenset()
     """Pods that are not being deleted."""
     settling: float | None = None
-    """Unix time in seconds since when no pod too many stands while some have to go."""
+    """Unix time in seconds since when no more pods exist than requested, though pods still have to go; else None."""
     first: bool = True
 
     def seen(
@@ -47,8 +47,8 @@ class Holding:
     ) -> Holding:
         """The holding after another look at the pods of the target.
 
-        `replicas`: the existing replicas, each as GPUs by uid of its pods. `per`: GPUs of a whole replica of `size`
-        pods. `runs` tells whether a pod seen before still holds its node. `draining`: pods that are being deleted.
+        `replicas`: existing replicas, each as GPUs by uid of its pods. `per`: GPUs of a whole replica of `size` pods.
+        `runs` tells whether a pod seen before still holds its node. `draining`: pods that are being deleted.
         `now` is Unix time in seconds.
         """
         standing = {uid for pods in replicas for uid in pods}

@@ -1,4 +1,4 @@
-"""GPUs that the targets of pools hold, over all rounds: as the cluster shows, and what was ordered beyond that."""
+"""GPUs that the targets of pools hold, over all rounds: as the cluster shows, and requested beyond that."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Held:
     """GPUs of a replica."""
     ordered: int
     placed: int = 0
-    """Replicas of them that have a node, or were just made."""
+    """Replicas that have a node, or were just made."""
 
 
 class Holdings:
@@ -108,7 +108,7 @@ class Holdings:
         )
 
     def leaving(self, budget: str, key: TargetKey, now: float) -> int:
-        """GPUs of a target's pods that end, though its pool has left the budget. What stands goes with the pool."""
+        """GPUs of a target's pods that end, though its pool has left the budget. Other pods go with the pool."""
         # Pods of a Deployment that was deleted are not marked at once. Other kinds are not read without a pool.
         deleted = key.sort == DEPLOYMENT and self._cache.workload(key) is None
         ends = self._cache.runs if deleted else self._cache.drains
@@ -126,7 +126,7 @@ class Holdings:
         )
 
     def keep(self, budgets: Container[str]) -> None:
-        """Forget what targets held of any other budget."""
+        """Forget holdings of any other budget."""
         self._holdings = {known_as: each for known_as, each in self._holdings.items() if known_as[0] in budgets}
 
     def of_replica(self, workload: Workload, stated: int | None, budget: BudgetSpec) -> int | Unknown:

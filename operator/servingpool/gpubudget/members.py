@@ -40,7 +40,7 @@ class Member:
     """GPUs of a replica, as the pool says."""
     held: Held
     unknown: str | None = None
-    """Why its GPUs are unknown: then it is assumed to hold what `held` says."""
+    """Why the target's GPUs are unknown: it is then assumed to hold as many as `held` says."""
 
     @property
     def claimed_as(self) -> str:

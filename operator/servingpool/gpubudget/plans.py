@@ -50,7 +50,7 @@ def wanted_by(plan: StagePlan, permission: ScalePermission) -> Wanted:
 def claims_in(
     budget: BudgetSpec, members: Sequence[Member], wanted: Mapping[Key, tuple[Wanted, ...]], now: float
 ) -> tuple[Claim, ...]:
-    """The claim of each member, in their order. `wanted`: what pools asked for last.
+    """The claim of each member, in their order. `wanted`: replicas that pools asked for last.
 
     A pool with GPUs that are unknown keeps what it is assumed to hold, and orders nothing.
     """
@@ -130,7 +130,7 @@ def capacity_of(parts: Iterable[Part]) -> float:
 
 
 def needed_by(decision: Decision) -> float:
-    """The capacity that a decision asks for; where the need is unknown, that of what it keeps."""
+    """Capacity that a decision asks for; where the need is unknown, the capacity that it keeps."""
     return capacity_of(decision.parts) if isinstance(decision.capacity, Unknown) else decision.capacity
 
 
@@ -152,7 +152,7 @@ def need_of(plan: StagePlan) -> PoolNeed:
 
 
 def least_of(plan: StagePlan) -> int:
-    """The min in force, not what goes with replicas of the other role. At 0 the first replica ranks with the mins."""
+    """Min in force, without replicas that go with the other role. At 0 the first replica ranks with the mins."""
     decision = plan.decision
     least = decision.bounds.least
     own = least.replicas if least.beside is None else plan.seen.pool.spec.min
@@ -160,7 +160,7 @@ def least_of(plan: StagePlan) -> int:
 
 
 def misses_of(decision: Decision, replicas: int, attainment: float) -> tuple[float, ...] | None:
-    """Expected misses with 0, 1, ... this many replicas and beyond, over those that the SLO allows."""
+    """Expected misses with 0, 1, ... this many replicas and beyond, over the misses that the SLO allows."""
     if decision.course is None:
         return None
     return tuple(each / (1.0 - attainment) for each in decision.course.beyond(replicas))
@@ -180,7 +180,7 @@ class Allowance(NamedTuple):
 
 
 def within(plan: PoolPlan, allowed: Mapping[TargetKey, Allowance]) -> PoolPlan:
-    """A plan within the budgets of its targets. What is only recommended is not cut: it orders nothing."""
+    """A plan within the budgets of its targets. A recommendation is not cut: it requests nothing."""
     if not allowed or not plan.permission.act:
         return plan
     cut = [_cut(stage, allowed) for stage in plan.stages]

@@ -97,19 +97,19 @@ class Grant:
     most: int
     """Replicas that it may order: never more GPUs than are free now."""
     share: int
-    """Replicas that are its due once everybody has given up what is not theirs."""
+    """Replicas that are the pool's due, once every pool has given up what is not its due."""
     waits_for: tuple[str, ...] = ()
     """Pools that hold GPUs which are due to this pool; empty where it waits for nobody."""
     detail: str = ""
     """Why it gets no more, as the end of a sentence; empty where it gets all that it wants."""
     firm: int = 0
-    """Replicas of its share that are its floor, or its min beside all floors: those that no other pool can take, and
-    that pods without a node keep nobody from."""
+    """Replicas of the share that are the floor, or the min beside all floors: no other pool can take them, and pods
+    without a node keep nobody from them."""
 
 
 STEP = 10.0
-"""How many misses at one priority a miss of the next one counts for. Values of replicas differ by a factor of about a
-hundred between the first and the last that a pool wants, and pools differ too: two steps nearly decide, three do."""
+"""Ratio of the weight of a miss to that of a miss of the priority below. Values of replicas differ by a factor of about
+a hundred between the first and the last that a pool wants, and pools differ too: two steps nearly decide, three do."""
 HYSTERESIS = DEFAULT.hysteresis
 """Ratio: a replica that is ordered goes to another pool only if it is worth so many times as much there. It then comes
 back only after worth has changed by its square. One for the whole budget, whatever `params` its pools have."""

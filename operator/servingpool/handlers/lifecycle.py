@@ -40,7 +40,7 @@ def live(
     problem: Callable[[], str | None],
     login: Callable[[], Awaitable[kopf.ConnectionInfo]],
 ) -> None:
-    """Register what happens at start, at stop, and when a probe asks."""
+    """Register the handlers of start, stop and probes."""
 
     @kopf.on.startup(registry=registry)
     async def begin(*, settings: kopf.OperatorSettings, **_: Any) -> None:

@@ -229,7 +229,7 @@ class ScaleOutcome:
     """Every order of the plan was carried out."""
 
     def then(self, later: ScaleOutcome) -> ScaleOutcome:
-        """This, and what acting on another target of the pool did after it."""
+        """This outcome, with that of acting on another target of the pool after it."""
         return ScaleOutcome(
             self.scaled or later.scaled,
             self.ordered if later.ordered is None else later.ordered,

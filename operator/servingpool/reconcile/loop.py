@@ -75,7 +75,7 @@ class Tick:
 
 
 Due = tuple[PoolState, Planned]
-"""A pool's state, and what is to be done for it."""
+"""A pool's state, with its plan."""
 
 
 class Reconciler:

@@ -196,8 +196,8 @@ BORNE = 3600.0
 class SteadyClock:
     """Unix time in seconds, that passes as the monotonic clock does and follows the system's clock forward.
 
-    If that is set back, everything that is told by differences of it would be wrong: how long pods are Ready, how long
-    ago an order was sent. So time passes on as before, for `BORNE` seconds at most.
+    Were the system's clock set back, every duration would be wrong: how long pods are Ready, how long ago an order was
+    sent. So time passes on as before, for `BORNE` seconds at most.
     """
 
     def __init__(self, system: Callable[[], float], monotonic: Callable[[], float]) -> None:

@@ -44,7 +44,7 @@ EXPLAINED_WITHIN = 60.0
 
 
 def status_of(record: Record) -> Status | None:
-    """The status that a pool had, without what is no metric; None where no decision was recorded."""
+    """The status that a pool had, as far as it is in metrics; None where no decision was recorded."""
     at, desired = one(record, Metric.DECIDED_AT), one(record, Metric.DESIRED_REPLICAS)
     if at is None or desired is None:
         return None

@@ -104,10 +104,7 @@ class Chunk:
         samples: Iterable[ReplicaMetrics],
         requested: Iterable[tuple[float, float]] = (),
     ) -> Self:
-        """The chunk of samples as they were read at each step, oldest first.
-
-        A sample that was read twice counts once.
-        """
+        """The chunk of samples as read at each step, oldest first; a sample that was read twice counts once."""
         rows: dict[tuple[Any, ...], dict[float, ReplicaMetrics]] = {}
         for sample in samples:
             shape = tuple(_bounds(getattr(sample, name)) for name in HISTOGRAMS)
@@ -120,15 +117,15 @@ class Reader:
     """Reads a file's bytes, handed in piece by piece."""
 
     whole: int = 0
-    """Bytes that hold whole chunks: what follows was cut off."""
+    """Bytes that hold whole chunks: the rest was cut off."""
     _member: Any = field(default_factory=lambda: zlib.decompressobj(GZIP))
     _text: list[bytes] = field(default_factory=list)
     _length: int = 0
-    """Characters of `_text`."""
+    """Bytes in `_text`."""
     _read: int = 0
 
     def feed(self, data: bytes) -> Iterator[Any]:
-        """The documents that end in `data`. Raises RecordingError for what is no recording."""
+        """The documents that end in `data`. Raises RecordingError for data of no recording."""
         while data:
             try:
                 self._text.append(self._member.decompress(data, MOST_TEXT + 1 - self._length))

@@ -1,7 +1,7 @@
 """Reads a workload's history from Prometheus, stretch by stretch, at a load that is stated beforehand.
 
-Queries run one at a time, with a bound on the samples of each. After a query comes a pause at least as long as the
-query took: the server spends at most half of a core on it.
+Queries run one at a time, with a bound on the samples of each. A pause follows that is at least as long as the query
+took: the server spends at most half of a core on it.
 """
 
 from __future__ import annotations

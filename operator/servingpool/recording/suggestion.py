@@ -17,14 +17,14 @@ from servingpool.recording.format import Buckets, Chunk
 EACH_BOUND = 0.975
 """Share of requests within each of the two bounds: both then hold for 95% at least."""
 LEAST_REQUESTS = 200.0
-"""Requests from which on their times say what was attained."""
+"""Requests from which on their times tell an attainment."""
 RANGE = {"ttft": ("1ms", "10m"), "tpot": ("1ms", "10s")}
 """Range that the CRD allows."""
 HISTOGRAM = {"ttft": "time_to_first_token", "tpot": "time_per_output_token"}
 USUAL = {"ttft": 2.5, "tpot": 0.1}
 """Seconds where nothing was measured; both are buckets of vLLM."""
 GROWTH = 2
-"""Ratio of the suggested max to the present replicas where no autoscaler sets it."""
+"""Ratio of the suggested max to the present replicas where no autoscaler sets a max."""
 WIDTH = 100
 """Characters of a comment's line."""
 

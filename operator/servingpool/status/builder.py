@@ -106,7 +106,7 @@ SEEN = (
 """Fields that describe the present; the last decision keeps its own time."""
 
 RANK = (Truth.FALSE, Truth.UNKNOWN, Truth.TRUE)
-"""Of what is judged of both roles, what is told first."""
+"""Order in which figures judged for both roles are told."""
 
 OF_SOME_POOLS = (ConditionType.ZERO_READY, ConditionType.TARGETS_AVAILABLE)
 """Conditions that go when the spec changes: of a pool with min 0, or with several targets."""

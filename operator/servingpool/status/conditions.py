@@ -139,8 +139,8 @@ LIMITED_BY: tuple[str, ...] = (
     *(Reason.GPU_BUDGET, Reason.TOO_MANY_REPLICAS, Reason.TOO_FEW_REPLICAS),
     *(Reason.PREFILL_PER_DECODE, Reason.OTHER_ROLE_RUNS),
 )
-"""Reasons, called as the limits that they report. Where both roles are limited, the first of these is reported: a role
-that has less than it needs comes before one that has more."""
+"""Reasons with the names of the limits that they report. Where both roles are limited, the first of these is reported:
+a role that has less than it needs comes before a role that has more."""
 
 
 def judge_limits(plan: PoolPlan) -> tuple[Reason, str]:

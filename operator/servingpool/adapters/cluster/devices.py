@@ -25,7 +25,7 @@ class Devices(NamedTuple):
     """Devices that the pods of one replica, or one pod, ask for."""
 
     resources: tuple[tuple[str, int], ...] = ()
-    """Extended resources with their amounts, of each pod what Kubernetes reserves for it."""
+    """Extended resources with their amounts, as Kubernetes reserves them for each pod."""
     templates: tuple[str, ...] = ()
     """ResourceClaimTemplates, each as often as it is named: every pod gets a claim of its own."""
     shared: str | None = None

@@ -19,7 +19,7 @@ from servingpool.decision.observation import Reading, Unknown
 Raw = Mapping[str, Any]
 
 DEFAULT_GRACE = 30.0
-"""Seconds; what the API server puts where the template names none."""
+"""Seconds of grace that the API server sets where the template names none."""
 HOOK_UNCLEAR = Unknown("the preStop hook is not a plain sleep, so its duration is unknown")
 ARGUMENTS_UNSEEN = Unknown("the pod template shows no vLLM arguments, so --shutdown-timeout is unknown")
 ARGUMENTS_LONG = Unknown(

@@ -51,7 +51,7 @@ class Invalid(ClusterError):
 
 
 class Unanswered(ClusterError):
-    """No answer came, or that of a server in trouble: what was asked for may have been done."""
+    """No answer came, or the answer of a server in trouble: the request may have been carried out."""
 
 
 class Unauthorized(ClusterError):
@@ -132,7 +132,7 @@ def unanswered(what: str, how: str, detail: str = "") -> Unanswered:
 
 
 def unreadable(what: str, detail: str) -> Unanswered:
-    """An answer that no API server gives: what was asked for may have been done."""
+    """An answer that no API server gives: the request may have been carried out."""
     failed = Unanswered(f"Cannot {what}: the answer cannot be read")
     failed.detail = detail
     return failed

@@ -64,7 +64,7 @@ class Handover:
         self._pools, self.key = pools, key
 
     def look(self) -> Scene:
-        """Read all of it. NotFound without the pool or its target."""
+        """Read the pool, its target and the target's autoscalers. NotFound without the pool or its target."""
         namespace, name = self.key
         pool = self._pools.read(namespace, name)
         spec = pool["spec"]["targets"][0]

@@ -1,4 +1,4 @@
-"""How long what people write into objects of the cluster may be. What is longer is left out, and told.
+"""Limits on the length of texts in objects of the cluster. Longer texts are left out, and reported.
 
 The API server takes objects of 1.5 MB, and any tenant may write them. They are read on the event loop, which serves
 all tenants, and are kept in memory. Each limit is far above what real objects have.

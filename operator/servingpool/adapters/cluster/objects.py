@@ -58,7 +58,7 @@ ENDED = frozenset({"Succeeded", "Failed"})
 REPLICAS = ("spec", "replicas")
 """Path of the requested replicas in most kinds."""
 FIELD_MANAGER = "servingpool-operator"
-"""Our name in what the API server keeps of who wrote which field."""
+"""Our name among the managers that the API server keeps for each field."""
 NOBODY = frozenset({"", "ancient-changes", "before-first-apply"})
 """Names that the API server gives itself: to a writer without a name, to all but the last ten that updated an object,
 and to those before the first server-side apply. They are no program, and no longer tell which one it was."""
@@ -100,9 +100,10 @@ class Workload:
     generation: int
     """Generation of the object: it rises with each change of the spec."""
     replicas: int
-    """`spec.replicas`: what is ordered."""
+    """`spec.replicas`: the requested replicas."""
     set_by: Setter | None
-    """Who ordered it, as the API server has it. None after a scale to 0, or where a manifest without it was applied."""
+    """Program that requested the replicas, as the API server has it. None after a scale to 0, or where a manifest
+    without the field was applied."""
     gpus: int
     """GPUs of a replica, over its pods and containers; 0 where these name none."""
     drain: Drain
@@ -199,7 +200,7 @@ class Autoscaler:
 
 
 class Unreadable(ValueError):
-    """An object is not as the API server's types have it, or longer than is read. The message says what of it."""
+    """An object is not as the API server's types have it, or is too long. The message names the part."""
 
 
 def text_of(value: object) -> str:
@@ -216,7 +217,7 @@ def key_of(raw: Raw) -> Key:
 
 
 def pool(raw: Raw) -> Raw:
-    """A ServingPool without what nobody reads: managedFields are half of it, 18 KB as Python objects.
+    """A ServingPool without fields that nobody reads: managedFields are half of it, 18 KB as Python objects.
 
     Labels beyond what is kept are left out: see `overlong`.
     """
@@ -230,7 +231,7 @@ def overlong(raw: Raw) -> str | None:
 
 
 def workload(raw: Raw, held: Workload | None = None) -> Workload:
-    """Read a Deployment. `held`: as it was read last; what its spec says is not read again while that is the same."""
+    """Read a Deployment. `held`: as it was read last; an unchanged spec is not read again."""
     key, meta = TargetKey(*key_of(raw)), raw["metadata"]
     replicas = count((raw.get("spec") or {}).get("replicas", 1))
     if held is not None and (held.uid, held.generation) == (meta["uid"], meta.get("generation")):

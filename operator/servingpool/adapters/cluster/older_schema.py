@@ -11,7 +11,7 @@ STEP = re.compile(r"[^.\[\]]+")
 
 
 def without(changes: dict[str, Any], fields: Iterable[str]) -> dict[str, Any]:
-    """`changes` of a status less what the API server refused: an element of a list, else the field of the status.
+    """`changes` of a status without the parts that the API server refused: an element of a list, else the field.
 
     `fields`: paths as in the causes of a 422, such as `status.conditions[3].type`. One that is not in the changes
     removes nothing.

@@ -29,5 +29,5 @@ def path_of(api_version: str, plural: str, namespace: str | None = None, name: s
 
 
 def plural_of(resources: Iterable[Mapping[str, Any]], kind: str) -> str | None:
-    """The name in paths of a kind, among the resources that a group's version lists; None where it has no such kind."""
+    """Plural name of a kind, by the resources that an API version lists; None where it does not list the kind."""
     return next((str(one["name"]) for one in resources if one["kind"] == kind and "/" not in one["name"]), None)

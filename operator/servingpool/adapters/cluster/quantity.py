@@ -9,7 +9,7 @@ from decimal import Decimal
 LONGEST = 64
 """Characters of a quantity that are read."""
 MOST = 2**63 - 1
-"""The greatest amount that Kubernetes keeps. What is beyond it is unreadable here."""
+"""The greatest amount that Kubernetes keeps. A greater amount is unreadable here."""
 SUFFIXES = {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1)}
 SUFFIXES |= {letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", 1)}
 SUFFIXES |= {f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)}

@@ -23,7 +23,7 @@ NOTHING = Completing()
 
 
 def completed(observation: Observation, limit: float, before: Completing, now: float) -> tuple[Observation, Completing]:
-    """The observation with the figures that the gateway tells in place of the engines, and what the next call needs.
+    """The observation with the gateway's figures in place of the engines', and the state for the next call.
 
     `limit`: requests that a replica runs at a time; `before`: as the last call returned; `now`: Unix time in seconds.
     """

@@ -1,4 +1,4 @@
-"""Engines that export nothing, as Ollama: what their gateway counts stands for it.
+"""Engines that export nothing, such as Ollama: their gateway's counts replace their metrics.
 
 Figures of one replica do not exist. Each ready replica is given its even share of what the gateway has counted since
 its last scrape: the sums, from which demand, speed and lateness follow, are right, and the share is an estimate.

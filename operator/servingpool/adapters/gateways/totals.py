@@ -106,7 +106,7 @@ class GatewayReader:
                 self._latest[pool.key] = read
 
     def of(self, pool: ServingPool, replicas: Collection[PodKey] = ()) -> GatewayMetrics:
-        """What the pool's gateway said last. What is one of its `replicas` goes with them, and tells nothing then."""
+        """Last figures of the pool's gateway. A gateway that is one of `replicas` goes with them, and tells nothing."""
         measured = bound_of(pool, metered=pool.spec.engine in self._metered) is not None
         told, own = self._latest.get(pool.key, NO_CHOICE if measured else NO_GATEWAY), self._known(pool)
         totals = None if own is None else self._totals.get((pool.key, own))
@@ -116,7 +116,7 @@ class GatewayReader:
         return replace(told, at_zero=Unknown(f"gateway pod {inside[0][1]} is a replica of the pool, and goes with it"))
 
     def completed(self, pool: ServingPool, observation: Observation, limit: float, now: float) -> Observation:
-        """The observation with what the gateway tells in place of the engines; see `completed`."""
+        """The observation with the gateway's figures in place of the engines'; see `completed`."""
         key = pool.key, pool.metadata.uid, pool.spec.model, pool.spec.target_names
         before = self._completing.get(key, NOTHING)
         observation, after = completed(observation, limit, before, now)
@@ -154,7 +154,7 @@ class GatewayTotals:
     visible: int = 0
     """Pods in the last reading that had any."""
     newcomers: float = 0.0
-    """What pods that replaced others had counted before their first sample was read, of what is shown at zero."""
+    """Counts, of figures shown at zero, that pods which replaced others had before their first sample was read."""
     doubted: dict[PodKey, ReplicaMetrics] = field(default_factory=dict)
     """Samples that were not used, of pods of which the last one was not."""
     rates: dict[PodKey, float] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from servingpool.adapters.prometheus.samples import ReadRequest
 
 Share = tuple[str, tuple[tuple[str, str], ...]]
-"""Engine or gateway, and extra labels: what pools of a backend that are read together share."""
+"""Engine or gateway, and extra labels: the key of pools that are read together."""
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class Asked:
     namespaces: set[str] = field(default_factory=set)
 
     def request(self, share: Share, *, gateway: bool = False) -> ReadRequest:
-        """The same figures as a request."""
+        """The request for these figures."""
         return ReadRequest(
             engine=share[0],
             ttft_bounds=frozenset(self.ttft_bounds),

@@ -53,8 +53,8 @@ LAYOUT_LASTS = 600.0
 """Seconds until the buckets are looked up again: they change with a rollout of the engine, at most."""
 
 LAYOUT_LACKING_WAIT = 15.0
-"""Seconds in which they are first looked up again while some pod has none of those known; twice as many each time. One
-sample whose buckets relabelling drops would else cost a count over all buckets of all pods in every tick."""
+"""Seconds after which buckets are first looked up again while some pod has none of the known ones; twice as many each
+time. A sample whose buckets relabelling drops would else cost a count over all buckets of all pods in every tick."""
 
 
 @dataclass(frozen=True, slots=True)

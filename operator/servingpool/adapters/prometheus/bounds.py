@@ -1,4 +1,4 @@
-"""How much of what comes from Prometheus is taken. Anybody's page may be scraped, so each of its sizes has a bound.
+"""Limits on the size of replies from Prometheus. Anybody's page may be scraped, so each size has a bound.
 
 What is over one is left out, or makes that one query Unknown; it costs no other.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 import threading
 
 LARGEST_REPLY = 64 * 2**20
-"""Bytes of one reply, unpacked: three times what a slice of a full fleet takes."""
+"""Bytes of a reply, unpacked: three times those of a slice of a full fleet."""
 REPLIES_AT_ONCE = 192 * 2**20
 """Bytes of all replies that are held at once in this process."""
 MOST_ROWS = 300_000
-"""Rows of one reply: three times what a slice of a full fleet has."""
+"""Rows of a reply: three times those of a slice of a full fleet."""
 MOST_VALUES = 1_000_000
 """Commas in a text that is parsed at once; a full slice in one piece has 700,000. 8 MiB of `[],` become 230 MiB of
 objects."""
@@ -42,7 +42,7 @@ class Room:
         return fits
 
     def give(self, size: int) -> None:
-        """Give back what was taken."""
+        """Give the taken bytes back."""
         with self._lock:
             self._left += size
 

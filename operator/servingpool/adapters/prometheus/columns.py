@@ -65,7 +65,7 @@ class Columns:
         """`buckets`: histogram -> upper bound -> texts of `le`. `bounded`: the histograms of no use without."""
         self._identity = queries.owned
         self.unread = partial(Unread, queries.owned[:2])
-        """Makes what counts the rows that cannot be read."""
+        """Factory of the counters of rows that cannot be read."""
         self._splits = {
             str(number): (group.split, exported(group.split) if group.split else "")
             for number, group in enumerate(queries.profile.groups)

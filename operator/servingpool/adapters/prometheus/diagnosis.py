@@ -51,7 +51,7 @@ class Evidence:
     """Series that Prometheus has of one pod."""
 
     up: float | None = None
-    """1 where a scrape of it works, 0 where all fail; None where it is no target."""
+    """1 where a scrape of the pod works, 0 where all fail; None where the pod is no target."""
     series: dict[str, list[Mapping[str, str]]] = field(default_factory=dict)
     """Labels by metric: the model's label, and labels that the engine's profile asks about."""
 

@@ -15,11 +15,11 @@ from servingpool.adapters.prometheus.rows import NUMBER, Unread, bound_of
 from servingpool.adapters.prometheus.samples import BucketCount, Layout
 
 DOUBLED = "doubled"
-"""The part of the rows that tell pods whose series Prometheus has from several addresses."""
+"""Label value of the rows on pods whose series Prometheus has from several addresses."""
 NATIVE = "native"
-"""The part of the rows that tell pods whose histograms are stored as native ones alone."""
+"""Label value of the rows on pods whose histograms are stored as native histograms only."""
 UNREADABLE = "unreadable"
-"""The part of the rows that tell buckets whose bound is no number."""
+"""Label value of the rows on buckets whose bound is no number."""
 TWINS = "twins"
 """Label value of the rows that are `up` of several targets at one address."""
 OWN = "own "
@@ -53,7 +53,7 @@ def look_up(queries: Queries, scope: Scope, targets: Sequence[str], window: str 
 
 
 def read(queries: Queries, rows: Iterable[Mapping[str, Any]], targets: Sequence[str]) -> tuple[Layout, bool]:
-    """The layout that the rows of a `look_up` tell; and whether more of what tells targets apart was learned from them.
+    """The layout by the rows of a `look_up`; and whether the rows taught further labels that tell targets apart.
 
     Rows that cannot be read are in `Layout.unread`.
     """

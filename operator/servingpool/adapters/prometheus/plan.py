@@ -208,6 +208,6 @@ def gather_range(rows: Iterable[Mapping[str, Any]], columns: Columns, start: flo
 
 
 def evaluated_at(rows: Iterable[Mapping[str, Any]], columns: Columns) -> float:
-    """The time of an instant query by its rows, in Unix seconds: what most of them say; 0.0 where there is none."""
+    """Time of an instant query, Unix seconds, by most of its rows; 0.0 without rows."""
     times = list(columns.unread().readable(rows, lambda row: float(row["value"][0])))
     return max(times, key=times.count, default=0.0)

@@ -112,7 +112,7 @@ class Queries:
         return labels.get(own_namespace) or labels[namespace], labels.get(own_pod) or labels[pod]
 
     def source(self, series: Series) -> Source:
-        """Source of a series with a name."""
+        """Source from which a named series is read."""
         return Source(series.name, self.profile.group_of(series))
 
     @property
@@ -298,7 +298,7 @@ def apart(term: str, part: str) -> str:
 
 
 def exported(label: str) -> str:
-    """What Prometheus renames a sample's own label to where scraping added one of that name (`honorLabels: false`)."""
+    """Prometheus' name for a sample's own label whose name scraping took (`honorLabels: false`)."""
     return f"exported_{label}"
 
 

@@ -20,7 +20,7 @@ NUMBER = "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?|[+-]?[Ii]nf"
 MOST_NAMED = 1_000
 """Pods with unreadable series that are named; further ones are counted."""
 MOST_NAMED_OF_ONE = 10
-"""The same of one namespace: whoever has many must not have those of others go unnamed."""
+"""Pods of one namespace that are named: a namespace with many must not leave those of others unnamed."""
 _NUMBER = re.compile(NUMBER, re.ASCII)
 _LONGEST_NUMBER = 64
 
@@ -52,7 +52,7 @@ class Unread:
             self.pods[key] = self._why(row)
 
     def include(self, other: Unread) -> None:
-        """Add what was left out of another answer."""
+        """Add the rows that were left out of another answer."""
         self.count += other.count
         for key, why in other.pods.items():
             if self._room(key):

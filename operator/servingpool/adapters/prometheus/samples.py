@@ -95,7 +95,7 @@ class Selection:
     """Pods with a sample that may be of two engines, see `Layout.doubled`; sorted."""
 
     native: tuple[str, ...] = ()
-    """Pods whose histograms Prometheus stores as native ones alone; sorted."""
+    """Pods whose histograms Prometheus stores as native histograms only; sorted."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Parts of pods that could not be read, whether they have a sample or not."""
 
@@ -142,7 +142,7 @@ class FleetReading:
     doubled: frozenset[PodKey] = frozenset()
     """Pods whose series came from several addresses when the buckets were looked up."""
     native: frozenset[PodKey] = frozenset()
-    """Pods whose histograms Prometheus stored as native ones alone then."""
+    """Pods whose histograms Prometheus stored as native histograms only."""
     unread: Unread = field(default_factory=Unread)
     """Series that could not be read, of pods with or without a sample."""
 
@@ -199,7 +199,7 @@ class Buckets(NamedTuple):
     """Buckets of a histogram in a namespace, or in several that have the same."""
 
     bounds: tuple[float, ...]
-    """Upper ones, in seconds: finite, ascending."""
+    """Upper bounds in seconds: finite, ascending."""
     rare: frozenset[float]
     """Buckets that some pods lack."""
     texts: tuple[frozenset[str], ...]
@@ -225,7 +225,7 @@ class Layout:
     doubled: frozenset[PodKey] = frozenset()
     """Pods whose series come from several addresses."""
     native: frozenset[PodKey] = frozenset()
-    """Pods whose histograms Prometheus stores as native ones alone."""
+    """Pods whose histograms Prometheus stores as native histograms only."""
     targets: tuple[str, ...] = ADDRESS
     """Labels that tell the targets apart that scrape one pod."""
     unread: Unread = field(default_factory=Unread)

@@ -35,7 +35,7 @@ MOST_LOOKS = 24
 """Times in a history at which its buckets are looked up. Each costs Prometheus as much as one step of the history."""
 
 MOST_LOOK_UPS = 4
-"""Look-ups in a row, each of which learns more of what tells targets apart."""
+"""Look-ups in a row, each of which learns further labels that tell targets apart."""
 TIMES_COMPARED = 5
 """Rows whose time of evaluation is compared: it is the same in all, unless one is damaged."""
 
@@ -119,7 +119,7 @@ class Workers:
         return client
 
     def unsent(self) -> Unsent:
-        """What a job raises that no thread was free for."""
+        """Error of a job that no thread was free for."""
         return Unsent(self._config.name, f"was busy with other queries for {self._config.timeout:g} s")
 
     def _late(self) -> MetricsUnavailable:
@@ -230,5 +230,5 @@ def ask_one(client: PrometheusClient, timeout: float) -> None:
 
 
 def partial(warnings: int) -> str:
-    """What a backend did that warned. Its own words are kept out: Thanos names its stores' addresses."""
+    """Sentence on a backend that warned. Its own words are left out: Thanos names its stores' addresses."""
     return f"warned ({warnings}x) that its answer may be incomplete"

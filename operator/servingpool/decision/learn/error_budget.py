@@ -1,4 +1,4 @@
-"""The error budget: the share of misses that may be planned with, given what was missed in the last hour and day."""
+"""The error budget: the share of misses to plan with, given the misses of the last hour and day."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ SLOW_AIM = 0.95
 MOST_WEIGHT = 4.0
 """Weight of a tick at most, in usual ticks."""
 ABOVE_FLOOR, RELIEF, MOST_ABOVE = 0.1, 0.2, 0.9
-"""Shares of the plan above the floor. ABOVE_FLOOR: least part of the allowed misses. RELIEF: part of them, and of the
-floor's excess, that is added where the floor exceeds the allowed misses: no fleet holds the SLO then, and running to
-max buys nothing. MOST_ABOVE: most of the requests that do not miss by the floor; without it any load counted as safe
-where all requests fail."""
+"""Shares by which the plan exceeds the floor. At least ABOVE_FLOOR of the allowed misses. Where no fleet holds the SLO,
+RELIEF of the allowed misses and of the floor's excess are added: running to max would buy nothing. At most MOST_ABOVE
+of the requests outside the floor: else any load is called safe where all requests fail."""
 SLOW_MOST = MOST_ABOVE / DEFAULT.planned
 """Greatest factor of the last day: what quiet days saved makes no plan of all misses."""
 GUESSED_RATIO, GUESS_WEIGHT = 1.5, 30.0

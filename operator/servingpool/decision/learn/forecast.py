@@ -67,7 +67,7 @@ class Outlook(NamedTuple):
         return Outlook(np.concatenate((self.expected,) * 2), np.concatenate((self.samples,) * 2), weights)
 
     def exceeded_by(self, share: float) -> float:
-        """Demand that this share of what may come exceeds, in the first state.
+        """Demand that this share of the possible demands exceeds, in the first state.
 
         Without what the initial fleet could serve, which orders nothing.
         """
@@ -84,13 +84,13 @@ class Past(NamedTuple):
     observed: Array
     """Demand that followed, for each state."""
     counts: Array
-    """How much each state stands for."""
+    """Weight of each state."""
     moments: int
     """How many of the states, from the first, are moments in order; the others are prior beliefs."""
 
 
 class Rule(NamedTuple):
-    """How demand follows from what it is."""
+    """Expected demand, as a function of demand now."""
 
     mean: float
     persistence: float
@@ -104,7 +104,7 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Forecast:
-    """What is learned about how demand moves. All demands in replicas kept busy."""
+    """The learned movement of demand. All demands in replicas kept busy."""
 
     pending: tuple[Moment, ...] = ()
     """(due time, level then, usual level then): forecasts that have not come true yet."""
@@ -178,7 +178,7 @@ class Forecast:
         return Past(outlook, observed, self._weights(np.ones(moments), capacity, params), moments)
 
     def rule(self, params: Params) -> Rule:
-        """Ridge regression of what was observed, towards persistence."""
+        """Ridge regression of the observed demand, towards persistence."""
         if not len(self.pairs):
             return Rule(self.mean, 1.0, 1.0)
         level, usual, observed = self.pairs.T

@@ -18,8 +18,8 @@ from servingpool.decision.observe import EngineDelta
 from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool
 
-COLD_STARTS_KEPT = 12
-"""Starts that are remembered, and replicas that are followed while they start: more would be forgotten."""
+COLD_STARTS_KEPT, MOST_STARTING = 12, 64
+"""Starts that are remembered, and replicas that are followed while they start, at most."""
 LONGEST_COLD_START = 1800.0
 """Seconds; a start that took longer waited for a node or an image, and says nothing on loading."""
 
@@ -41,7 +41,7 @@ class ColdStart:
             and replica.load_time is not None
             and 0.0 < replica.load_time <= LONGEST_COLD_START
         )
-        loading = tuple(replica.name for replica in starting[:COLD_STARTS_KEPT] if replica.ready_for is None)
+        loading = tuple(replica.name for replica in starting[:MOST_STARTING] if replica.ready_for is None)
         if not times and loading == self.loading:
             return self
         return ColdStart((self.seconds + times)[-COLD_STARTS_KEPT:], loading)
@@ -60,7 +60,7 @@ class Shortage:
     reached: int = 0
     """Most Ready replicas while no fewer were requested than today."""
     uncreated_since: float | None = None
-    """Unix time in seconds since when pods are missing; None where none is."""
+    """Unix time in seconds since when fewer pods exist than requested; None where none is missing."""
 
     def seen(self, ordered: int, ready: int, starting: int, now: float, *, in_turn: bool = False) -> Shortage:
         """The shortage after another observation of requested, ready and starting replicas.

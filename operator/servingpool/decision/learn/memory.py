@@ -166,7 +166,7 @@ class Memory:
         )
 
     def calibrated(self, pool: Pool) -> bool:
-        """Long enough observed, counting what a kept profile or history has seen, and the engine's speed is known."""
+        """Whether the pool was observed for long enough, kept history included, and its step time is known."""
         return self.profile.learned >= pool.params.calibration and self.profile.fit.known
 
     def horizon(self, pool: Pool) -> float:
@@ -209,7 +209,7 @@ class Memory:
         return not isinstance(without, Unknown) and without >= self.idle_after(pool)
 
     def unused(self, pool: Pool, now: float) -> bool:
-        """Whether nothing is kept for what may come: the last replica may go, or came back without a request."""
+        """Whether no replica is kept for possible demand: the last may go, or came back without a request."""
         return self.idle(pool, now) or (self.demand is not None and self.demand.rested)
 
     def score_of_last_hour(self, now: float) -> tuple[Scored, ...]:
@@ -234,12 +234,12 @@ class Memory:
         )
 
     def without_forecasts(self) -> Memory:
-        """The memory after a hole: what was forecast for it must not be settled with what came after."""
+        """The memory after a hole, without the pending forecasts: demand after the hole must not settle them."""
         forecast = replace(self.profile.forecast, pending=())
         return replace(self, profile=replace(self.profile, forecast=forecast), penalty=None)
 
     def interrupted(self) -> Memory:
-        """The memory after a break: what was learned is kept, what was in windows must be observed again."""
+        """The memory after a break: learned figures are kept, windows begin anew."""
         window = SampleWindow(buckets=self.window.buckets)
         return Memory(self.without_forecasts().profile, window=window, interval=self.interval, shortages=self.shortages)
 
@@ -250,4 +250,4 @@ class UpdateResult(NamedTuple):
     memory: Memory
     step: StepTime | None
     demand: Demand | None
-    """None where the step time or the arrivals are not known yet."""
+    """Demand; None where the step time or the arrivals are not known yet."""

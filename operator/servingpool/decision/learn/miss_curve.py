@@ -54,8 +54,8 @@ LOG_KNEES = np.log(KNEES)
 STEEPNESS = np.array([2.5, 5.0, 10.0, 20.0])
 FLOORS = np.array([0.0005, 0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.25, 0.36, 0.48, 0.6, 0.7, 0.8, 0.88, 0.95])
 UNPROVEN = 1000.0
-"""Logarithm of how unlikely a floor is, for each e times that it exceeds what light load has shown, and a knee beyond a
-full replica: no number of requests says otherwise."""
+"""Logarithm of the odds against a floor, for each e times that it exceeds the misses at light load, and against a knee
+beyond a full replica: no number of requests says otherwise."""
 LIGHT, ENOUGH_LIGHT = 2 / 3, 4.0
 """Light load is at most this share of the heaviest that was met; and times `enough` requests that must have met it. At
 a half an outage of ten minutes, which misses at any load, kept a fleet at 12 instead of 8 replicas for two hours."""
@@ -64,7 +64,7 @@ DOUBT = 90.0
 LOG_UNLIKELY = math.log(NOTHING)
 """Logarithm of a cell's weight over the best cell's, up to which the cell is left aside."""
 BEYOND_PHYSICS = 12.0
-"""Logarithm of how unlikely a knee beyond what physics allows is: hundreds of requests on time may say otherwise."""
+"""Logarithm of the odds against a knee beyond physics: hundreds of requests on time may outweigh them."""
 
 
 class Shape(NamedTuple):
@@ -196,7 +196,7 @@ class MissCurve:
         return min(requests, others) > enough_for(share) and late * others <= late_of_others * requests
 
     def floor_proven(self, enough: float, allowed: float) -> float:
-        """The highest floor that may be believed: `allowed`, or what light load has shown, up to the next of FLOORS."""
+        """The highest floor that may be believed: `allowed`, or the misses at light load, up to the next of FLOORS."""
         shown = self.late_at_light_load(enough)
         return allowed if shown <= allowed else float(FLOORS[min(int(FLOORS.searchsorted(shown)), len(FLOORS) - 1)])
 
@@ -258,10 +258,10 @@ class MissCurve:
 
 FULL_KNEE_SHARE = 0.9
 """Expected knee, as a share of a load of 1, where a replica was seen full and its batch is the limit."""
-LOWEST_KNEE = float(KNEES[0])
-OVERLOAD = HIGHEST_KNEE = 1.0
+OVERLOAD = 1.0
 """The load of a full replica, beyond which queues grow without end. Misses beyond it are attributed to the load without
 the queue: with it, those on time before and after took the safe load from 0.66 to 0.37 after one step of the ramp."""
+LOWEST_KNEE, HIGHEST_KNEE = float(KNEES[0]), OVERLOAD
 
 
 def posterior(evidence: MissCurve, pool: Pool, step: StepTime) -> Curve:

@@ -1,4 +1,4 @@
-"""From an observation to what is known of the pool."""
+"""From an observation to the memory of the pool."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ BLOCK = round(HIDDEN / SPACING)
 
 
 class Sizes(NamedTuple):
-    """Fleets to weigh, ascending, and the price of each."""
+    """Fleets to weigh, ascending, and the price of each: of one target, its replicas."""
 
     fleets: Array
     prices: Array

@@ -149,7 +149,7 @@ def _terms(pool: Pool, memory: Memory, step: StepTime, frontier: Frontier) -> Te
 
 
 def backlog(engines: Iterable[float], gateway: Reading, *, work: float, horizon: float, load: float) -> float:
-    """Replicas kept busy by what is queued, `work` replica-seconds each, `horizon` seconds from now.
+    """Replicas kept busy by queued requests, `work` replica-seconds each, `horizon` seconds from now.
 
     What is ordered now serves a cold start later, so a gateway's queue is spread over that time: divided by the TTFT
     bound it would order a fleet that arrives when the queue is long gone.

@@ -40,7 +40,9 @@ from servingpool.decision.params import DAY
 FAR = 8.0
 """Ratio of a figure to the next highest, from which on the figure is doubted."""
 PACE = 2.0
-"""Ratio, to the usual rate and to the learned pace of work and steps, up to which no figure is doubted."""
+"""Ratio, to the usual rate and to the learned pace of work, up to which no figure is doubted."""
+QUICKER = 4.0
+"""Ratio of a step without work, as learned, to the mean step, up to which no count of steps is doubted."""
 SLACK = 16.0
 """Requests by which a figure may exceed the usual: few requests vary by chance."""
 MOST_REQUESTS = 1000.0
@@ -196,7 +198,7 @@ def _beyond_time(increase: Sequence[float], now: Sample, before: Sample, known: 
     step = known.step()
     if step is None:
         return PROMPTS if increase[PROMPTS] > LONGEST_PROMPT * (increase[TTFT_COUNT] + 1.0) else None
-    if increase[ITL_COUNT] * step.base > PACE * (increase[ITL_SUM] + seconds):
+    if increase[ITL_COUNT] * step.base > QUICKER * (increase[ITL_SUM] + seconds):
         return ITL_COUNT
     prefill = step.per_prefill_token * (increase[PROMPTS] - increase[CACHED])
     decode = step.per_request * increase[ITL_COUNT]
@@ -249,7 +251,7 @@ def _far(running: float, held: float, known: Usual) -> bool:
 
 
 def doubt_of(shown: ReplicaMetrics, believed: ReplicaMetrics) -> str:
-    """Why a gauge that the sample has `shown` is not among what is `believed` of it."""
+    """Why a gauge that the sample has `shown` is not among the `believed` gauges."""
     pairs = ((shown.running, believed.running), (shown.waiting, believed.waiting))
     return "; ".join(new.reason for old, new in pairs if new is not old and isinstance(new, Unknown))
 

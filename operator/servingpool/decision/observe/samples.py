@@ -16,9 +16,9 @@ from servingpool.decision.pool import Slo
 (TTFT_COUNT, TTFT_LOWER, TTFT_UPPER, TTFT_SUM, TPOT_COUNT, TPOT_LOWER, TPOT_UPPER) = range(7)
 (ITL_SUM, ITL_COUNT, GENERATED, PROMPTS, CACHED, REJECTED, BEGUN, FIGURES) = range(7, 15)
 QUEUED, WAITED, LATE_BY_QUEUE, CLIENT_COUNT, CLIENT_LOWER, CLIENT_UPPER, FIELDS = range(FIGURES, FIGURES + 7)
-"""Only in the sums: requests that the engines' queues grew by, seconds that requests with a first token waited by the
-length of the queues, and how many of those were late, with the histogram's TTFT added to that wait; the client's TTFT,
-as the gateway counts it."""
+"""Places in the sums alone: growth of the engines' queues in requests; seconds that requests with a first token waited
+by the queues' length; late requests by that wait plus the histogram's TTFT; the client's TTFT, as the gateway counts
+it. `FIELDS`: number of all places."""
 
 COUNTERS = itemgetter(TTFT_COUNT, ITL_COUNT, GENERATED, PROMPTS)
 """Figures that no engine lowers but by a restart. Whole numbers: a sum over ranks may differ in its last digit."""
@@ -31,7 +31,7 @@ EMPTY = Histogram((), (), 0.0, 0.0)
 
 
 class Buckets(NamedTuple):
-    """Buckets that hold the SLO's bounds."""
+    """Buckets that hold the SLO's bounds; `client` holds that of TTFT."""
 
     ttft: Bucket = Bucket()
     tpot: Bucket = Bucket()

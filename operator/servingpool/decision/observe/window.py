@@ -1,4 +1,4 @@
-"""The last twenty minutes of a pool, tick by tick: sums over any part of them, the demand, and what is usual.
+"""The last twenty minutes of a pool, tick by tick: sums over any part of them, the demand, and the usual figures.
 
 Demand is work, not requests: a 4,000-token prompt costs a hundred times a 40-token one. Work is counted in
 replica-seconds per second, which is the number of replicas that it keeps fully busy.
@@ -44,21 +44,21 @@ from servingpool.decision.observe.samples import (
 )
 from servingpool.decision.params import DEFAULT, Params
 
-NOTHING, MOST_WORK = EPSILON, 1e6
-"""Mean demand, in replicas kept busy, below which there is none, and above which it is a damaged sample."""
-
+NOTHING = EPSILON
+MOST_WORK = 1e6
+"""Mean demand in replicas kept busy: up to NOTHING there is none, above MOST_WORK it is a damaged sample."""
 Array = NDArray[np.float64]
 
 KEPT_SECONDS = DEFAULT.idle_window
 """Seconds: the window reaches back as far as anybody asks."""
 KEPT_TICKS = 240
-"""Bounds memory where the loop is faster than 5 s."""
+"""Ticks at most: bounds memory where the loop is faster than 5 s."""
 MINUTE = 60.0
 """Seconds: the shortest part of the window that tells of waits, of speed and of calm. A burst moves its means."""
 LEAST_READY = 0.5
-"""Replicas that work is divided by at least: the first one's first second is no load of a hundred."""
+"""Replicas that work is divided by at least: the first replica's first second is no load of a hundred."""
 ENOUGH_REQUESTS = 30.0
-"""Requests whose mean tells what is usual. The ten-minute mean prompt weighs as many against the rate window's."""
+"""Requests whose mean tells the usual. The ten-minute mean prompt weighs as many against the rate window's."""
 SEEN = 0.9
 """Share of some time, and of its replica-seconds, that must have been seen to tell of it."""
 
@@ -69,7 +69,7 @@ NO_VERDICT = (np.nan,) * (WIDTH - LOAD)
 
 
 class Demand(NamedTuple):
-    """What arrives, over the last half minute (or two scrapes)."""
+    """Arrivals over the last half minute (or two scrapes), with the work that they bring."""
 
     arrivals: float
     """Requests/s."""
@@ -94,7 +94,7 @@ class SampleWindow:
 
     rows: Array = field(default_factory=lambda: np.zeros((0, WIDTH)))
     buckets: Buckets = NO_BUCKETS
-    """That hold the SLO's bounds, as last read."""
+    """Buckets that hold the SLO's bounds, as last read."""
     _slices: dict[float, Slice] = field(default_factory=dict, init=False, repr=False)
     """By their seconds: a decision asks for the same few ten times."""
 
@@ -120,11 +120,11 @@ class SampleWindow:
         return SampleWindow(np.concatenate((kept, [row])), buckets._replace(client=client))
 
     def note(self, misses: Misses, *, load: float, work: float) -> None:
-        """Note the last tick's requests, those late, offered load and work; no slice sums them."""
+        """Note the last tick's requests, late requests, offered load and work; no slice sums them."""
         self.rows[-1, LOAD:] = load, work, misses.requests, misses.late
 
     def judged_anew(self, misses: Sequence[Misses]) -> SampleWindow:
-        """The same with each tick's requests, and those late."""
+        """The window with new counts of each tick's requests and late requests."""
         rows = self.rows.copy()
         rows[:, [JUDGED, LATE]] = [(tick.requests, tick.late) for tick in misses]
         return SampleWindow(rows, self.buckets)
@@ -170,7 +170,7 @@ class SampleWindow:
         return max(1.0, window.total(GENERATED) / steps) if steps > 0.0 else 1.0
 
     def demand(self, step: StepTime, interval: float, params: Params) -> Demand | None:
-        """What arrives now; None where too little was covered to tell."""
+        """Demand now; None where too little was covered to tell."""
         window = self.last(rate_window(interval, params))
         served, queued, rejected = (window.rate(figure) for figure in (BEGUN, QUEUED, REJECTED))
         if served is None or queued is None or rejected is None:
@@ -265,12 +265,12 @@ class Slice:
 
     @property
     def totals(self) -> list[float]:
-        """Of all figures of a sample."""
+        """Sums of all figures of a sample."""
         return self._sums[SUMS : SUMS + FIGURES]
 
     @property
     def computed_prompts(self) -> float:
-        """Prompt tokens that had to be computed: what the prefix cache supplied costs no time."""
+        """Prompt tokens that had to be computed: tokens from the prefix cache cost no time."""
         return max(0.0, self.total(PROMPTS) - self.total(CACHED))
 
     def rate(self, figure: int) -> float | None:
@@ -278,13 +278,13 @@ class Slice:
         return self.total(figure) / self.covered * self.ready if self.covered > 0.0 else None
 
     def known(self, column: int) -> Array:
-        """The values of a column, without those that are not known."""
+        """Values of a column, without unknown ones."""
         values = self.rows[:, column]
         return values[~np.isnan(values)]
 
     @property
     def misses(self) -> Misses:
-        """Requests that were judged tick by tick, and those late."""
+        """Requests and late requests, as judged tick by tick."""
         verdicts = self.rows[:, [JUDGED, LATE]]
         verdicts[np.isnan(verdicts)] = 0.0
         return Misses(*verdicts.sum(axis=0).tolist())
@@ -314,12 +314,12 @@ class Slice:
 
     @cached_property
     def client_first_tokens(self) -> LatencyCount:
-        """The client's TTFT, likewise; none where the SLO is not judged at the gateway."""
+        """The client's TTFT, split at the SLO's bound; none where the SLO is not judged at the gateway."""
         return LatencyCount.split(*map(self.total, (CLIENT_COUNT, CLIENT_LOWER, CLIENT_UPPER)))
 
     @cached_property
     def finished(self) -> LatencyCount:
-        """TPOT observations, likewise."""
+        """TPOT observations, split at the SLO's bound."""
         return LatencyCount.split(*map(self.total, (TPOT_COUNT, TPOT_LOWER, TPOT_UPPER)))
 
 
@@ -328,7 +328,7 @@ def _or_nan(reading: Reading) -> float:
 
 
 def usual(window: SampleWindow, step: Callable[[], StepTime | None]) -> Usual:
-    """Of the last twenty minutes. `step`: as learned; None while it is not known."""
+    """The usual figures, those of the last twenty minutes. `step`: as learned; None while it is not known."""
     kept = window.last(KEPT_SECONDS)
     if not len(kept.rows):
         return NOTHING_USUAL

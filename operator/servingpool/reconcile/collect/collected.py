@@ -1,4 +1,4 @@
-"""The first step of a tick: what Prometheus and the cluster say about each pool."""
+"""The first step of a tick: each pool as Prometheus and the cluster show it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Collected:
     gateway: tuple[OwnGateway, GatewayProfile] | None = None
     """Gateway in front of the pool."""
     ours: bool = False
-    """The replicas that stand are what the operator ordered last."""
+    """Whether the requested replicas are the operator's last order."""
     left_out: tuple[Sequence[str], int] = ((), 0)
     """Objects of the pool's namespace that are not read, or in part, each with the reason: some, and how many."""
 

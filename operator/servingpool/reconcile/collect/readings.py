@@ -71,7 +71,7 @@ class Backend(Protocol):
 
 
 class Readings:
-    """The backends by name, and what each said last."""
+    """Backends by name, with their last answers."""
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ class Turns:
     """Namespaces that are asked for by themselves, and until when, in Unix time in seconds."""
 
     def begin(self, engines: Mapping[Share, ReadRequest], gateways: Mapping[Share, ReadRequest], now: float) -> None:
-        """Divide what is wanted, and bring it into order."""
+        """Divide the wanted queries into parts, and put them in order."""
         self._round += 1
         self._alone = {one: until for one, until in self._alone.items() if now < until <= now + TOO_MUCH_FOR}
         self._of, wanted = {}, {}

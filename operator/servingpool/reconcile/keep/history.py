@@ -18,7 +18,7 @@ LONGEST_START = 3600.0
 """Seconds after which a scale-up counts as never ready: the longest cold start that a pool may state."""
 
 UNNAMED = "unknown"
-"""Stands for who set the replicas where the API server names nobody."""
+"""Name for the setter of the replicas where the API server names nobody."""
 
 
 class Ready(NamedTuple):
@@ -73,7 +73,7 @@ class History:
         return ledger.replicas - self.counts.get(ledger.uid, ledger.replicas)
 
     def done(self, uid: str, order: Order, *, keep: bool) -> History:
-        """An order of ours for the target of this uid was carried out. Not kept: it is one that answers a contest."""
+        """The history after a carried-out order of ours. Without `keep` it is no change: it answers a contest."""
         before = self.replicas
         known = replace(self, counts={**self.counts, uid: order.replicas})
         change = Change(at=from_unix(order.at), from_=before, to=known.replicas, why=order.why, by=FIELD_MANAGER)

@@ -13,7 +13,7 @@ from servingpool.reconcile.keep import learned_profile
 from servingpool.reconcile.plan import PoolPlan
 
 NO_ROLE = ""
-"""Stands for the role of a pool without roles."""
+"""Key for the role of a pool without roles."""
 MODEL, ROLES = "model", "roles"
 """Keys in a kept profile. Speed and lengths are learned of one model: another's would size the fleet for it. Where
 targets have roles, each has a profile."""
@@ -84,7 +84,7 @@ class KeptMemory:
         self._learn({stage.role: stage.memory for stage in plan.stages})
 
     def due(self, now: float, *, settled: bool) -> bool:
-        """Whether what was learned is to be written: it has changed since some time. `settled`: calibration ended."""
+        """Whether the learned profile is to be written: it changed some time ago. `settled`: calibration ended."""
         if any(each.vanished != self._last(role).vanished for role, each in self._profiles.items()):
             return True  # at once: without it, an operator that restarts would go to zero again
         return settled and now - self.written_at >= PROFILE_AFTER and self._changed

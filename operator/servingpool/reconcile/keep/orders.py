@@ -1,4 +1,4 @@
-"""The ledger of our own orders: what became of each, whose the replicas of a target are, and who keeps changing them.
+"""The ledger of our own orders: their outcomes, the owner of a target's replicas, and programs that keep changing them.
 
 The API server does not tell: after a scale to 0 nobody owns `spec.replicas`, answers are lost, and watches are late.
 A ledger lasts as long as the process. What outlasts it is `history`, in the status.
@@ -17,8 +17,7 @@ from servingpool.catalogue.conditions import Reason
 LATE = 120.0
 """Seconds of looks after which an order without an answer was not carried out: API servers end a request after 60 s."""
 APART = 60.0
-"""Seconds without a look after which the looks begin anew: while an API server is away, nothing shows what became of an
-order."""
+"""Seconds without a look after which the looks begin anew: while an API server is away, no outcome shows."""
 ALIKE, MANY = 3, 6
 """Resets in a row by one program, to the same number or to any, after which it counts as a contest."""
 WITHIN = 7200.0
@@ -37,7 +36,7 @@ class Order:
     pool: str
     """Uid of the pool that it is for."""
     generation: int
-    """Generation of the target by then: this or a later one."""
+    """Generation of the target when the order was sent, at least."""
     before: int
     replicas: int
     why: str
@@ -173,11 +172,11 @@ class Ledger:
         return self.conflicts
 
     def rest(self) -> None:
-        """The pool that owns the target may not scale it: changes of what it ordered are no contest."""
+        """The pool that owns the target may not scale it: changes of its order are no contest."""
         self.defended = False
 
     def most(self, shown: Workload, now: float) -> int:
-        """Replicas that orders of ours may bring beyond what is shown, those without an answer among them."""
+        """Most replicas that our orders may bring beyond those shown, orders without an answer included."""
         answered = self.replicas if 0 < shown.generation <= self.generation else 0
         may_be = (one.replicas for one in self.open if one.before == shown.replicas and self._waits(one, now))
         return max(answered, *may_be, 0)

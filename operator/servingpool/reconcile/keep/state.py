@@ -28,7 +28,7 @@ from servingpool.reconcile.plan import Expense, PoolPlan, StagePlan
 log = logging.getLogger(__name__)
 
 RECOMMENDED_AGAIN_AFTER = 600.0
-"""Seconds until the same recommendation is an event again, if what stood was right meanwhile."""
+"""Seconds until the same recommendation is an event again, if the requested replicas agreed meanwhile."""
 
 
 @dataclass(slots=True)
@@ -176,7 +176,7 @@ class PoolState:
     # What is reported.
 
     def recommends(self, plan: PoolPlan) -> bool:
-        """Whether a recommendation is new: of mode Recommend, and not what was said last."""
+        """Whether a recommendation is new: of mode Recommend, and another than the last."""
         decision, before = plan.decision, self.recommended
         named = tuple(part.replicas for part in decision.parts)
         if plan.seen.pool.spec.mode is not Mode.RECOMMEND:
@@ -196,7 +196,7 @@ class PoolState:
         self.conditions = tuple(conditions)
 
     def profile_due(self, now: float) -> bool:
-        """Whether what was learned is to be written."""
+        """Whether the learned profile is to be written."""
         return self.kept.due(now, settled=self.decision is not None and not self.decision.calibrating)
 
     def status_write_begun(self) -> bool:
@@ -230,7 +230,7 @@ class PoolStates(dict[Key, PoolState]):
         """The pool, or its errors, by resourceVersion: most do not change between two ticks."""
 
     def parse(self, key: Key, raw: Raw) -> ServingPool | str:
-        """The pool, or what is wrong with its spec."""
+        """The pool, or the errors of its spec."""
         version = raw["metadata"].get("resourceVersion", "")
         held = self._parsed.get(key)
         if held is not None and held[0] == version:
@@ -268,12 +268,12 @@ class PoolStates(dict[Key, PoolState]):
         return raw is not None and raw["metadata"]["uid"] == meta.uid
 
     def unchanged(self, meta: Metadata) -> bool:
-        """Whether the pool exists and says what was decided on: a person may have paused it since."""
+        """Whether the pool exists and its spec is the decided one: a person may have paused it since."""
         generation = self._pools[meta.key]["metadata"].get("generation") if self.exists(meta) else None
         return meta.key in self and generation == meta.generation
 
     def forget(self) -> None:
-        """Keep only what is of pools that exist."""
+        """Keep only states of pools that exist."""
         for key in self.keys() - self._pools.keys():
             del self[key]
         for key in self._parsed.keys() - self._pools.keys():

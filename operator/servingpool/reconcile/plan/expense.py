@@ -50,7 +50,7 @@ class Expense:
     break_even: Reading = NOT_COMPARED
     """Output tokens per second, at the present mix, from which this fleet is cheaper."""
     break_even_load: Reading = NOT_COMPARED
-    """Load of the ready replicas then."""
+    """Load of the ready replicas at the output of `break_even`."""
     warning: str | None = None
     """Why nothing can be compared although the pool asks for it."""
     gpus: Reading = 0.0

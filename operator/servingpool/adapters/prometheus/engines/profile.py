@@ -141,7 +141,7 @@ class Series(Section):
     versions: str = ""
     """Versions of the engine that have it. Empty: all."""
     note: str = ""
-    """What a reader must know."""
+    """Note for readers."""
 
     @model_validator(mode="before")
     @classmethod
@@ -184,7 +184,7 @@ class EngineMetrics(Section):
     """Series of an engine that hold each figure. A change of names is another entry in a figure's list."""
 
     doc: str = ""
-    """What the engine tells and what it does not, in a line."""
+    """Figures that the engine tells, and figures that it does not, in a line."""
     versions: str = ""
     """Versions of the engine that were compared with this."""
     silent: Annotated[str, Field(min_length=1)] = "the engine exports no metrics"
@@ -194,13 +194,13 @@ class EngineMetrics(Section):
     count, whatever `spec.model` is."""
     sum_over: tuple[Label, ...] = ()
     """Labels of one pod's series that are added up, such as the rank. Series of one scrape that differ in labels which
-    no list names are added up too, unless they are gauges: those are unknown then, since they may be copies."""
+    no list names are added up too, unless they are gauges: such gauges are unknown, since they may be copies."""
     copies_by: tuple[Label, ...] = ()
     """Labels of one pod's series that are copies of one figure, such as the process: the greatest counts."""
     excluded: LabelValues = Field(default_factory=dict)
     """Label values whose series are no part of any figure."""
     time_to_first_token_from: Origin = Origin.UNKNOWN
-    """What TTFT is counted from: `arrival`, `admission` (it lacks the time in the queue) or `unknown`."""
+    """Start of the TTFT's count: `arrival`, `admission` (it lacks the time in the queue) or `unknown`."""
     figures: dict[Figure, tuple[Series, ...]] = Field(default_factory=dict)
     """Series by figure, in order of preference: the first that a pod exposes counts."""
 
@@ -267,7 +267,7 @@ class EngineMetrics(Section):
 
     @property
     def metered(self) -> bool:
-        """Whether the engine exports nothing at all, so that a gateway must count what it does."""
+        """Whether the engine exports nothing at all, so that a gateway must count its work."""
         return not self.figures
 
 

@@ -71,27 +71,27 @@ class AtZero(Section):
     shows: tuple[GatewayFigure, ...] = ()
     """Figures that tell of a request then: arrivals, queue or unserved. One of them must be there."""
     note: str = ""
-    """What a reader must know, such as the setting that makes it hold for longer."""
+    """Note for readers, such as the setting that makes the gateway hold requests for longer."""
 
 
 class GatewayProfile(Section):
     """Series of a gateway that hold each figure. A change of names is another entry in a figure's list."""
 
     doc: str = ""
-    """What the gateway tells and what it does not, in a line."""
+    """Figures that the gateway tells, and figures that it does not, in a line."""
     versions: str = ""
     """Versions of the gateway that were compared with this."""
     model_label: Label | None = None
     """Label with the served model's name. None: all series of the gateway count, so a pool must name its workload."""
     sum_over: tuple[Label, ...] = ()
     """Labels of one pod's series that are added up. Series of one scrape that differ in labels that no list names are
-    added up too, unless they are gauges: those are unknown then, since they may be copies."""
+    added up too, unless they are gauges: such gauges are unknown, since they may be copies."""
     copies_by: tuple[Label, ...] = ()
     """Labels of one pod's series that are copies of one figure, such as the process: the greatest counts."""
     excluded: LabelValues = Field(default_factory=dict)
     """Label values whose series are no part of any figure."""
     at_zero: AtZero | None = None
-    """What it does and shows while there is no engine; None where that is not known."""
+    """Behaviour while there is no engine; None where that is not known."""
     figures: Annotated[dict[GatewayFigure, tuple[Series, ...]], Field(min_length=1)]
     """Series by figure, in order of preference: the first that a pod exposes counts."""
 
