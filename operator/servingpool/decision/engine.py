@@ -14,13 +14,32 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Amount = TypeVar("Amount", float, NDArray[np.float64])
 
 FASTEST_STEP = 1e-5
 """Seconds. No engine steps faster: such an ITL is a damaged sample, and one alone would drown the fit."""
 LARGEST_BATCH = 1024.0
 """Requests, vLLM's largest default. Where a step takes as long with one request as with many, an output token still
 costs this fraction of a step."""
+MOST_WORK, MOST_RATE = 1e6, 1e12
+"""Replicas kept busy, and tokens/s or steps/s, of a pool: more is a damaged sample."""
+
+
+class Rates(NamedTuple):
+    """Demand, whatever engine serves it."""
+
+    prompt: float = 0.0
+    """Prompt tokens/s that are to be computed."""
+    steps: float = 0.0
+    """Decode steps/s: a step counts once for each request that it decodes."""
+
+
+NO_DEMAND = Rates()
 
 
 class Steps(NamedTuple):
@@ -61,8 +80,8 @@ class StepTime:
         """Duration of a step as these are."""
         return self.base * steps.base + self.per_request * steps.decoding + self.per_prefill_token * steps.prefill
 
-    def work(self, prompt_tokens: float, steps: float) -> float:
-        """Replica-seconds that one request costs; `steps` decode it."""
+    def work(self, prompt_tokens: Amount, steps: Amount) -> Amount:
+        """Replica-seconds of prompt tokens and of steps that decode a request; of `Rates`, replicas kept busy."""
         decoding = max(self.per_request, self.base / LARGEST_BATCH) + self.base / self.batch
         return self.per_prefill_token * prompt_tokens + decoding * steps
 

@@ -9,7 +9,7 @@ In: an observation, the pool and its `Memory`. Out: an `UpdateResult`: the next 
 from __future__ import annotations
 
 from servingpool.decision.learn.error_budget import Calibration, ErrorBudget
-from servingpool.decision.learn.forecast import FORECASTS_KEPT, HIDDEN, SPACING, Forecast, Outlook
+from servingpool.decision.learn.forecast import FORECASTS_KEPT, HIDDEN, SPACING, Forecast, Outlook, WorkForecast
 from servingpool.decision.learn.kinds import (
     LEAST_SPEED,
     LONGEST_COLD_START,
@@ -20,7 +20,6 @@ from servingpool.decision.learn.kinds import (
     kind_of,
     shortages_seen,
     weights,
-    work_ratio,
 )
 from servingpool.decision.learn.lost_caches import CHANGES_KEPT, LostCaches
 from servingpool.decision.learn.memory import Memory, Profile, UpdateResult
@@ -64,6 +63,7 @@ __all__ = [
     "Saturation",
     "StepTimeFit",
     "UpdateResult",
+    "WorkForecast",
     "best_known",
     "enough_for",
     "has_evidence",
@@ -73,5 +73,4 @@ __all__ = [
     "tpot_infeasible",
     "update",
     "weights",
-    "work_ratio",
 ]
