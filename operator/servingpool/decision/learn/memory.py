@@ -29,7 +29,7 @@ LONGEST_STARTS = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The part that is learned slowly and outlives a restart, in the status of the resource (about 8 KiB)."""
+    """The part that is learned slowly and outlives a restart, in the status of the resource (about 9 KiB)."""
 
     at: float = 0.0
     """Unix time in seconds of the last observation in it."""

@@ -189,7 +189,7 @@ LEAST_SECONDS = 10.0
 ANOTHER = 2.0
 """Times smaller a full batch must be than the known one, to be another limit and not a mean of both."""
 CHANGED = 0.1
-"""Relative change of the batch that is worth new units of work."""
+"""Relative change of the batch that is worth new units of load."""
 
 
 @dataclass(frozen=True, slots=True)

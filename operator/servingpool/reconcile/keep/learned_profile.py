@@ -261,7 +261,7 @@ KEYS = ("version", *(field.alias for field in _PROFILE.model_fields.values()))
 
 
 def dump(profile: Profile) -> dict[str, Any]:
-    """Plain data for JSON, about 8 KiB.
+    """Plain data for JSON, about 9 KiB.
 
     Forecasts still open are left out. So is the kind of a target alone, which `decision.allocate` makes anew.
     """
