@@ -113,7 +113,7 @@ class Bench:
         for state in self._reconciler.states.values():
             profile = state.memory.profile
             pairs = profile.forecast.pairs
-            remembered = np.tile(pairs, (math.ceil(KEPT / max(1, len(pairs))), 1))[-KEPT:]
+            remembered = np.tile(pairs, (math.ceil(KEPT / max(1, len(pairs))), 1, 1))[-KEPT:]
             seen = replace(profile, forecast=replace(profile.forecast, pairs=remembered, seen=DAY))
             until = self.now + random.uniform(0.0, PENALTY_LASTS)
             state.taught(replace(state.memory, profile=seen, penalty_until=until))

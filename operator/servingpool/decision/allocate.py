@@ -18,17 +18,7 @@ from typing import NamedTuple, Self
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decision import EQUAL, Limited, Part, share_of
-from servingpool.decision.learn import (
-    Forecast,
-    Kind,
-    Memory,
-    MissCurve,
-    best_known,
-    kind_of,
-    shortages_seen,
-    weights,
-    work_ratio,
-)
+from servingpool.decision.learn import Kind, Memory, MissCurve, best_known, kind_of, shortages_seen, weights
 from servingpool.decision.need import BEYOND, Frontier, Mix, Offer, capacity, cheapest_mix, greatest, price
 from servingpool.decision.observation import Observation, Reading, Replica
 from servingpool.decision.pool import Pool, Target
@@ -418,22 +408,16 @@ def _in_replicas_of(new: str, memory: Memory, pool: Pool) -> Memory:
         # None stays. If the engines are others too, that shows within minutes.
         kind = Kind(new, profile.fit, profile.saturation, profile.cold_start)
         return replace(memory, profile=replace(profile, kinds=(kind,), reference=new))
-    prompt, steps = memory.window.lengths(memory.interval, pool.params)
-    if steps <= 0.0:
-        prompt, steps = profile.busy.prompt, profile.busy.steps
-    ratio = work_ratio(profile.kinds, profile.reference, new, pool, prompt=prompt, steps=steps)
-    kind = kind_of(profile.kinds, new)
+    kind, interrupted = kind_of(profile.kinds, new), memory.interrupted()
     taught = replace(
-        memory.interrupted().profile if ratio is None else memory.in_other_units(ratio).interrupted().profile,
+        interrupted.profile,
         kinds=tuple(replace(one, speed=None) for one in profile.kinds),
         reference=new,
         fit=kind.fit,
         saturation=kind.saturation,
         curve=MissCurve(),
     )
-    if ratio is None:
-        taught = replace(taught, forecast=Forecast())
-    return replace(memory.interrupted(), profile=taught)
+    return replace(interrupted, profile=taught)
 
 
 def fleet_of(observation: Observation, pool: Pool, memory: Memory, now: float) -> Fleet:

@@ -50,7 +50,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     fleet = fleet.within(pool)
     frontier = fleet.frontier
     planned = plan(seen, pool, updated, frontier, unused=updated.memory.unused(pool, now))
-    memory = remembered(updated.memory, pool, planned, now)
+    memory = remembered(updated, pool, planned, now)
     # By the clock of the samples: Prometheus's may differ from ours.
     since = max((one.at for one in memory.samples.values()), default=now) - pool.params.longest_gap
     standing = () if seen.metered else standing_still(memory.samples, seen.ready, pool.params.stands_still)

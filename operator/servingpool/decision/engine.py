@@ -14,7 +14,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Amount = TypeVar("Amount", float, NDArray[np.float64])
 
 FASTEST_STEP = 1e-5
 """Seconds of the fastest step of any engine: a lower ITL is a damaged sample, and would drown the fit."""
@@ -28,6 +33,20 @@ SHORT_ANSWER, STILL_SHORT = 5.0, 2.0
 once they taught the work: to learn anew takes minutes."""
 ANOTHER_BATCH = 0.1
 """Relative difference from which on two batches are told apart."""
+MOST_WORK, MOST_RATE = 1e6, 1e12
+"""Replicas kept busy, and tokens/s or steps/s, of a pool: more is a damaged sample."""
+
+
+class Rates(NamedTuple):
+    """Demand, whatever engine serves it."""
+
+    prompt: float = 0.0
+    """Prompt tokens/s that are to be computed."""
+    steps: float = 0.0
+    """Decode steps/s: a step counts once for each request that it decodes."""
+
+
+NO_DEMAND = Rates()
 
 
 class Steps(NamedTuple):
@@ -68,8 +87,8 @@ class StepTime:
         """Duration in seconds of the mean step in `steps`."""
         return self.base * steps.base + self.per_request * steps.decoding + self.per_prefill_token * steps.prefill
 
-    def work(self, prompt_tokens: float, steps: float) -> float:
-        """Replica-seconds that one request costs; `steps` decode it."""
+    def work(self, prompt_tokens: Amount, steps: Amount) -> Amount:
+        """Replica-seconds of prompt tokens and of steps that decode a request; of `Rates`, replicas kept busy."""
         decoding = max(self.per_request, self.base / LARGEST_BATCH) + self.base / self.batch
         return self.per_prefill_token * prompt_tokens + decoding * steps
 

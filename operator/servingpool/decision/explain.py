@@ -51,7 +51,7 @@ def figures(
     judge = Lateness(window, profile.queue_in_ttft.excluded, pool)
     overdue = queues.overdue(pool.slo.time_to_first_token)
     unjudged = _unjudged(pool, memory, now)
-    rule = profile.forecast.rule(params)
+    rule = None if update.forecast is None else update.forecast.rule
     loaded = demand is not None and window.rows[-1, READY] > 0.0
 
     def of_plan(read: Callable[[Plan], float]) -> Reading:
@@ -78,12 +78,12 @@ def figures(
         step_per_request=no_rate if step is None else step.per_request,
         step_per_prefill_token=no_rate if step is None else step.per_prefill_token,
         work_per_request=no_rate if demand is None else demand.work_per_request,
-        load=window.load_of(demand.level) if demand is not None and loaded else no_rate,
+        load=window.per_replica(demand.level) if demand is not None and loaded else no_rate,
         safe_load=plan if isinstance(plan, Unknown) else _safe_load(plan),
         miss_floor=of_plan(lambda plan: plan.curve.floor),
         miss_calibration=profile.calibration.ratio(params),
-        persistence=rule.persistence,
-        usual_persistence=rule.reversion,
+        persistence=no_rate if rule is None else rule.persistence,
+        usual_persistence=no_rate if rule is None else rule.reversion,
         forecast=of_plan(lambda plan: plan.expected),
         burst=of_plan(lambda plan: plan.burst),
         backlog=of_plan(lambda plan: plan.backlog),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from servingpool.decision.engine import NO_DEMAND, Rates
 from servingpool.decision.increase import Counts, follow
 from servingpool.decision.observation import Absent, Observation, Reading, Unknown
 from servingpool.decision.params import Params
@@ -23,8 +24,7 @@ class Busy:
     It outlasts nights at zero, in which windows empty and the forecast's mean fades.
     """
 
-    level: float = 0.0
-    """Work, in replicas kept busy."""
+    rates: Rates = NO_DEMAND
     prompt: float = 0.0
     """Tokens of a request that are computed."""
     steps: float = 0.0
@@ -35,7 +35,7 @@ class Busy:
     """Seconds that the means rest on."""
 
     def update(
-        self, *, level: float, prompt: float, steps: float, tokens: float, elapsed: float, params: Params
+        self, *, rates: Rates, prompt: float, steps: float, tokens: float, elapsed: float, params: Params
     ) -> Busy:
         """Add a tick in which a request began."""
         seen = self.seconds + elapsed
@@ -45,16 +45,12 @@ class Busy:
             return before + (now - before) * weight
 
         return Busy(
-            mean(self.level, level),
+            Rates(*map(mean, self.rates, rates)),
             mean(self.prompt, prompt),
             mean(self.steps, steps),
             mean(self.tokens, tokens),
             seen,
         )
-
-    def in_other_units(self, ratio: float) -> Busy:
-        """The same where what was work of 1 is work of `ratio`."""
-        return replace(self, level=self.level * ratio)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import pytest
 
+from servingpool.decision.engine import Rates
 from servingpool.decision.learn.memory import PastLoads
 from servingpool.decision.learn.miss_curve import LoadAttribution, attribute_load
 from servingpool.decision.observation import Bucket
@@ -25,7 +27,7 @@ from .world import ENGINE, POOL, counted
 
 TICK = 15.0
 BUCKETS = Buckets(Bucket(1.0, 1.0), Bucket(0.1, 0.1), Bucket(1.0, 1.0))
-DEMAND = Demand(arrivals=20.0, prompt=1000.0, steps=1000.0, work_per_request=0.15, queued=0.0)
+DEMAND = Demand(arrivals=20.0, prompt=1000.0, steps=1000.0, work_per_request=ENGINE.work(1000.0, 1000.0), queued=0.0)
 POOL_OF_FIRST_TOKENS = replace(POOL, slo=replace(POOL.slo, time_per_output_token=None))
 
 
@@ -36,6 +38,10 @@ class History(NamedTuple):
 
 def demand(level: float) -> Demand:
     return DEMAND._replace(arrivals=level / DEMAND.work_per_request)
+
+
+def rates(level: float) -> Rates:
+    return demand(level).rates
 
 
 def history(*ticks: tuple[int, float, float] | None, late: float = 0.0, waited: float = 3.0) -> History:
@@ -51,13 +57,14 @@ def history(*ticks: tuple[int, float, float] | None, late: float = 0.0, waited: 
         ready, work, queue = tick or (1, 0.0, 0.0)
         window = window.add(now=TICK * (number + 1), span=TICK, ready=ready, delta=delta)
         if tick is not None:
-            window.note(Misses(0.0, 0.0), load=(work + queue) / ready, work=work)
-            past = past.update(TICK * (number + 1), work / ready)
+            window.note(Misses(0.0, 0.0), demand=rates(work), offered=rates(work + queue))
+            past = past.update(TICK * (number + 1), rates(work / ready), ENGINE)
     return History(window, past)
 
 
 def attributed(seen: History, level: float) -> LoadAttribution:
-    return attribute_load(POOL_OF_FIRST_TOKENS, ENGINE, demand(level), seen.window, seen.past.highest)
+    earlier = partial(seen.past.highest, step=ENGINE)
+    return attribute_load(POOL_OF_FIRST_TOKENS, ENGINE, demand(level), seen.window, earlier)
 
 
 def test_without_a_queue_all_requests_met_the_highest_load_of_their_lifetime() -> None:

@@ -85,7 +85,7 @@ def test_the_need_is_the_largest_of_three_and_the_first_is_the_candidate_with_th
         "fewer": 30,
         "plain": 80,
         "trade-off": 50,
-        "present load": 5,
+        "present load": 2,
         "idle": 20,
         "initial fleet": 20,
     }

@@ -14,6 +14,7 @@ from servingpool.decision.decision import Limited, Plan
 from servingpool.decision.engine import StepTime
 from servingpool.decision.learn import MissCurve, UpdateResult
 from servingpool.decision.need import plan
+from servingpool.decision.observe.window import JUDGED, LATE
 from servingpool.decision.params import DEFAULT
 
 from .test_costs import of_one
@@ -37,11 +38,14 @@ def limited(curve: MissCurve, missed: float, replicas: int, requested: int = 8, 
     for _ in range(30):
         world.tick(6.0)
     memory = replace(world.memory, profile=replace(world.memory.profile, curve=curve))
-    world.memory.window.rows[:, -2:] = 100.0, 100.0 * missed
+    world.memory.window.rows[:, [JUDGED, LATE]] = 100.0, 100.0 * missed
     step = memory.step_time(POOL)
     assert step is not None
     found = plan(
-        world.observation(), POOL, UpdateResult(memory, step, memory.window.demand(step, 15.0, DEFAULT)), of_one(40)
+        world.observation(),
+        POOL,
+        UpdateResult.of(memory, step, memory.window.demand(step, 15.0, DEFAULT), POOL),
+        of_one(40),
     )
     assert isinstance(found, Plan)
     believed = replace(found, curve=replace(found.curve, floor=0.2), level=level)

@@ -4,33 +4,40 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
 import pytest
 
+from servingpool.decision.engine import MOST_WORK, Rates, StepTime
 from servingpool.decision.learn import FORECASTS_KEPT as KEPT
-from servingpool.decision.learn import HIDDEN, SPACING, Forecast, MissCurve, Outlook
+from servingpool.decision.learn import HIDDEN, SPACING, Forecast, MissCurve, Outlook, WorkForecast
 from servingpool.decision.learn.forecast import PRIOR_SHAPE, Past
 from servingpool.decision.learn.miss_curve import ESTIMATED
 from servingpool.decision.need.costs import cheapest
-from servingpool.decision.observe import MOST_WORK
 from servingpool.decision.params import DEFAULT, REMEMBERED
 
 from .test_costs import of_one
 
 TICK, HORIZON = 15.0, 120.0
+STEP = StepTime(base=0.0, per_request=1.0, per_prefill_token=0.0)
+"""A step of a request takes a second, so steps/s are replicas kept busy."""
 
 
-def watch(levels: Iterable[float], *, horizon: float = HORIZON, ready: int = 2) -> Forecast:
+def rates(level: float) -> Rates:
+    return Rates(100.0 * level, level)
+
+
+def remember(levels: Iterable[float], *, horizon: float = HORIZON, ready: int = 2) -> Forecast:
     """What is learned of demand seen every 15 s."""
     forecast, seen = Forecast(), []
     for tick, level in enumerate(levels):
         seen.append(level)
         forecast = forecast.update(
             now=TICK * tick,
-            level=level,
-            usual=fmean(seen[-40:]),
+            demand=rates(level),
+            usual=rates(fmean(seen[-40:])),
             ready=ready,
             horizon=horizon,
             elapsed=TICK if tick else 0.0,
@@ -38,17 +45,22 @@ def watch(levels: Iterable[float], *, horizon: float = HORIZON, ready: int = 2) 
     return forecast
 
 
-def outlook_of(forecast: Forecast, level: float, usual: float) -> Outlook:
+def watch(levels: Iterable[float], *, ready: int = 2) -> WorkForecast:
+    """The same in work."""
+    return remember(levels, ready=ready).in_work(STEP, DEFAULT)
+
+
+def outlook_of(forecast: WorkForecast, level: float, usual: float) -> Outlook:
     """What may come, where a replica serves a load of 0.5 within the SLO."""
-    return forecast.outlook(level=level, usual=usual, capacity=0.5, params=DEFAULT)
+    return forecast.outlook(level=level, usual=usual, capacity=0.5)
 
 
-def expected(forecast: Forecast, level: float, usual: float) -> float:
+def expected(forecast: WorkForecast, level: float, usual: float) -> float:
     return float(outlook_of(forecast, level, usual).expected[0])
 
 
-def past_of(forecast: Forecast) -> Past | None:
-    return forecast.past(0.5, DEFAULT)
+def past_of(forecast: WorkForecast) -> Past | None:
+    return forecast.past(0.5)
 
 
 def test_before_the_first_settled_forecast_demand_is_expected_to_stay() -> None:
@@ -59,13 +71,13 @@ def test_before_the_first_settled_forecast_demand_is_expected_to_stay() -> None:
 
 def test_a_jump_that_always_vanished_persists_by_the_weight_of_the_prior_only() -> None:
     # 60 times 1 above the usual 2, and 2 followed: sums are 60 and -60, the prior adds 20: persistence = 1 - 60 / 80 = 0.25.
-    forecast = Forecast(pairs=np.array([(3.0, 2.0, 2.0)] * 60), mean=2.0, seen=3600.0)
+    forecast = WorkForecast(pairs=np.array([(3.0, 2.0, 2.0)] * 60), mean=2.0, seen=3600.0)
     assert expected(forecast, 4.0, 2.0) == pytest.approx(2.0 + 0.25 * 2.0)
 
 
 def test_a_usual_level_that_always_reverted_to_the_mean_is_weighed_likewise() -> None:
     # 60 times the usual was 1 above the mean of 2, and 2 followed; the prior weighs 60: reversion = 1 - 60 / 120 = 0.5.
-    forecast = Forecast(pairs=np.array([(3.0, 3.0, 2.0)] * 60), mean=2.0, seen=3600.0)
+    forecast = WorkForecast(pairs=np.array([(3.0, 3.0, 2.0)] * 60), mean=2.0, seen=3600.0)
     assert expected(forecast, 4.0, 4.0) == pytest.approx(2.0 + 0.5 * 2.0)
 
 
@@ -87,14 +99,16 @@ def test_bursts_that_end_before_a_replica_could_load_do_not_persist() -> None:
 
 
 def test_no_forecast_is_negative() -> None:
-    falling = Forecast(pairs=np.array([(2.0, 4.0, 0.0)] * 60), mean=4.0, seen=3600.0)
+    falling = WorkForecast(pairs=np.array([(2.0, 4.0, 0.0)] * 60), mean=4.0, seen=3600.0)
     assert expected(falling, 0.1, 4.0) >= 0.0
     assert (outlook_of(falling, 0.1, 4.0).samples >= 0.0).all()
 
 
 def test_what_may_come_is_the_expected_demand_plus_past_errors() -> None:
     # Persistence holds exactly for the first pair; the second was 0.5 higher. Neither is a jump: level is usual.
-    forecast = Forecast(pairs=np.array([(2.0, 2.0, 2.0), (2.0, 2.0, 2.5)]), mean=2.0, seen=3600.0, initial_replicas=4)
+    forecast = WorkForecast(
+        pairs=np.array([(2.0, 2.0, 2.0), (2.0, 2.0, 2.5)]), mean=2.0, seen=3600.0, initial_replicas=4
+    )
     outlook = outlook_of(forecast, 2.0, 2.0)
     assert outlook.samples[0, :2] == pytest.approx([2.0, 2.5])
     assert outlook.samples[0, 2:-1] == pytest.approx(2.0 + 2.0 * DEFAULT.prior_error * PRIOR_SHAPE)
@@ -103,7 +117,7 @@ def test_what_may_come_is_the_expected_demand_plus_past_errors() -> None:
 
 
 def test_no_past_error_leads_further_than_a_fifth_beyond_the_highest_demand() -> None:
-    forecast = Forecast(pairs=np.array([(10.0, 10.0, 1.0), (1.0, 1.0, 10.0)]), mean=1.0, seen=3600.0)
+    forecast = WorkForecast(pairs=np.array([(10.0, 10.0, 1.0), (1.0, 1.0, 10.0)]), mean=1.0, seen=3600.0)
     # From 0.1 an error of -9 is 0; from 10 one of +9 would be 19, and from 15 it would be 24.
     low, high, higher = (outlook_of(forecast, level, level) for level in (0.1, 10.0, 15.0))
     assert low.samples.min() == 0.0
@@ -113,19 +127,19 @@ def test_no_past_error_leads_further_than_a_fifth_beyond_the_highest_demand() ->
 
 
 def test_traffic_that_stops_and_returns_may_return_and_not_double() -> None:
-    forecast = Forecast(pairs=np.array([(5.0, 5.0, 5.0), (0.1, 0.1, 5.0)]), mean=5.0, seen=3600.0)
+    forecast = WorkForecast(pairs=np.array([(5.0, 5.0, 5.0), (0.1, 0.1, 5.0)]), mean=5.0, seen=3600.0)
     busy, idle = (outlook_of(forecast, level, level).samples[0] for level in (5.0, 0.1))
     assert busy[1] == DEFAULT.beyond * 5.0
     assert idle[1] == pytest.approx(5.0, rel=0.1)
 
 
 def test_the_first_observed_level_counts_as_a_demand_of_the_past() -> None:
-    forecast = Forecast(pairs=np.array([(10.0, 10.0, 1.0), (1.0, 1.0, 5.0)]), mean=5.0, seen=3600.0)
+    forecast = WorkForecast(pairs=np.array([(10.0, 10.0, 1.0), (1.0, 1.0, 5.0)]), mean=5.0, seen=3600.0)
     assert outlook_of(forecast, 8.0, 8.0).samples[0, 1] == pytest.approx(12.0, abs=0.5)
 
 
 def test_levels_like_this_one_count_most() -> None:
-    forecast = Forecast(pairs=np.array([(1.0, 1.0, 1.0), (9.0, 9.0, 9.0)]), mean=1.0, seen=3600.0)
+    forecast = WorkForecast(pairs=np.array([(1.0, 1.0, 1.0), (9.0, 9.0, 9.0)]), mean=1.0, seen=3600.0)
     weights = outlook_of(forecast, 1.0, 1.0).weights[0]
     # Roots 1 and 3 are 2 apart, over a width of 0.8: exp(-(2 / 0.8) ** 2 / 2) = exp(-3.125) = 0.044.
     assert weights[1] / weights[0] == pytest.approx(0.0439, abs=1e-3)
@@ -146,40 +160,42 @@ def test_levels_like_this_one_count_most() -> None:
 )
 def test_the_weight_of_the_initial_fleet_fades_with_observed_time(pairs: int, seen: float, share: float) -> None:
     # Two replicas at 0.5 each serve just the usual demand.
-    forecast = Forecast(pairs=np.ones((pairs, 3)), mean=1.0, seen=seen, initial_replicas=2)
+    forecast = WorkForecast(pairs=np.ones((pairs, 3)), mean=1.0, seen=seen, initial_replicas=2)
     assert outlook_of(forecast, 1.0, 1.0).weights[0, -1] == pytest.approx(share)
 
 
 @pytest.mark.parametrize(("seen", "replicas"), [(REMEMBERED - 1.0, 5.0), (REMEMBERED, 1.0)])
 def test_a_forgotten_initial_fleet_does_not_coarsen_what_may_come(seen: float, replicas: float) -> None:
     """An almost idle pool that began with 256: demands below 1% of the highest are not distinguished."""
-    forecast = Forecast(pairs=np.array([(0.01, 0.01, 0.01)] * 240), mean=0.01, seen=seen, initial_replicas=256)
+    forecast = WorkForecast(pairs=np.array([(0.01, 0.01, 0.01)] * 240), mean=0.01, seen=seen, initial_replicas=256)
     outlook = outlook_of(forecast, 0.01, 0.01).with_and_without_initial()
     curve = MissCurve().posterior(expected_knee=0.6, highest_knee=0.8, shape=ESTIMATED, params=DEFAULT)
     assert cheapest(outlook, curve, 0.05, (20.0,), of_one(512)).replicas[1, 0] == replicas
 
 
 def test_the_initial_fleet_is_the_first_one_observed() -> None:
-    forecast = watch([1.0] * 4, ready=7)
-    assert forecast.update(now=60.0, level=1.0, usual=1.0, ready=3, horizon=HORIZON, elapsed=TICK).initial_replicas == 7
+    forecast, demand = remember([1.0] * 4, ready=7), rates(1.0)
+    forecast = forecast.update(now=60.0, demand=demand, usual=demand, ready=3, horizon=HORIZON, elapsed=TICK)
+    assert forecast.initial_replicas == 7
 
 
 def test_a_forecast_each_half_minute_is_kept_and_settled_when_due() -> None:
     # Filed at 0, 30, 60, ... s, two ticks apart, and due 120 s later: at 180 s those of 0 to 60 s are settled.
-    forecast = watch([float(tick) for tick in range(13)])
-    assert [(level, observed) for level, _, observed in forecast.pairs] == [(0.0, 8.0), (2.0, 10.0), (4.0, 12.0)]
+    forecast = remember([float(tick) for tick in range(13)])
+    settled = [(rates(0.0), rates(8.0)), (rates(2.0), rates(10.0)), (rates(4.0), rates(12.0))]
+    assert [(Rates(*then), Rates(*observed)) for then, _, observed in forecast.pairs.tolist()] == settled
     assert [due for due, *_ in forecast.pending] == [210.0, 240.0, 270.0, 300.0]
 
 
 def test_no_more_pairs_are_kept_than_two_hours_have() -> None:
-    forecast = watch([1.0] * 1200)
+    forecast = remember([1.0] * 1200)
     assert len(forecast.pairs) == KEPT
     assert len(forecast.pending) <= HORIZON / SPACING + 1
 
 
 def test_forecasts_are_settled_however_long_the_cold_start() -> None:
     # 2 x 9600 s / 320 = 60 s apart, so all that are open fit.
-    forecast = watch([1.0] * 1000, horizon=9600.0)
+    forecast = remember([1.0] * 1000, horizon=9600.0)
     assert len(forecast.pairs) == pytest.approx((1000 * TICK - 9600.0) / 90.0, abs=2)
     assert len(forecast.pending) <= KEPT / 2 + 1
 
@@ -188,7 +204,9 @@ def test_a_horizon_that_shrinks_or_grows_leaves_the_memory_bounded() -> None:
     forecast = Forecast()
     for tick in range(2000):
         horizon = (30.0, 1800.0, 300.0)[tick // 40 % 3]  # ten minutes of each
-        forecast = forecast.update(now=TICK * tick, level=1.0, usual=1.0, ready=1, horizon=horizon, elapsed=TICK)
+        forecast = forecast.update(
+            now=TICK * tick, demand=rates(1.0), usual=rates(1.0), ready=1, horizon=horizon, elapsed=TICK
+        )
         assert len(forecast.pending) <= KEPT
         assert len(forecast.pairs) <= KEPT
     assert len(forecast.pairs) > 100
@@ -214,7 +232,7 @@ def test_each_half_minute_of_two_hours_is_replayed() -> None:
 def test_a_moment_of_the_past_does_not_know_what_followed_within_ten_minutes_of_it() -> None:
     # One burst of five pairs in half an hour of calm.
     observed = [9.0 if 30 <= at < 35 else 1.0 for at in range(60)]
-    forecast = Forecast(pairs=np.array([(1.0, 1.0, level) for level in observed]), mean=1.0, seen=3600.0)
+    forecast = WorkForecast(pairs=np.array([(1.0, 1.0, level) for level in observed]), mean=1.0, seen=3600.0)
     past = past_of(forecast)
     assert past is not None
     bursts = past.outlook.weights[:60, 30:35].sum(axis=1)
@@ -228,7 +246,7 @@ def test_a_moment_of_the_past_does_not_know_what_followed_within_ten_minutes_of_
 
 
 def test_the_same_state_is_given_with_and_without_the_initial_fleet() -> None:
-    forecast = Forecast(pairs=np.array([(1.0, 1.0, 1.0)] * 10), mean=1.0, seen=3600.0, initial_replicas=4)
+    forecast = WorkForecast(pairs=np.array([(1.0, 1.0, 1.0)] * 10), mean=1.0, seen=3600.0, initial_replicas=4)
     outlook = outlook_of(forecast, 1.0, 1.0)
     both = outlook.with_and_without_initial()
     assert both.weights[0].tolist() == outlook.weights[0].tolist()
@@ -240,7 +258,7 @@ def test_the_same_state_is_given_with_and_without_the_initial_fleet() -> None:
 def test_an_initial_fleet_that_is_far_too_large_weighs_little() -> None:
     shares = []
     for initial in (2, 8, 40):  # serves the usual demand, four times, twenty times that
-        forecast = Forecast(pairs=np.array([(1.0, 1.0, 1.0)] * 10), mean=1.0, seen=3600.0, initial_replicas=initial)
+        forecast = WorkForecast(pairs=np.array([(1.0, 1.0, 1.0)] * 10), mean=1.0, seen=3600.0, initial_replicas=initial)
         shares.append(outlook_of(forecast, 1.0, 1.0).weights[0, -1])
     assert shares == sorted(shares, reverse=True)
     assert shares[2] < 0.05 * shares[0]
@@ -249,7 +267,7 @@ def test_an_initial_fleet_that_is_far_too_large_weighs_little() -> None:
 def test_the_forecast_of_an_idle_pool_stays_finite_for_months() -> None:
     # The mean of an hour falls by 1 / e each hour: after a month it is 1e-300 of what it was.
     for hours in (1.0, 100.0, 350.0, 700.0, 5000.0):
-        forecast = Forecast(
+        forecast = WorkForecast(
             pairs=np.array([(0.0, 0.0, 0.0)] * KEPT), mean=math.exp(-min(hours, 740.0)), seen=3600.0, initial_replicas=5
         )
         outlook = outlook_of(forecast, 0.0, 0.0)
@@ -258,11 +276,24 @@ def test_the_forecast_of_an_idle_pool_stays_finite_for_months() -> None:
 
 
 def test_without_demand_there_is_no_past() -> None:
-    assert past_of(Forecast()) is None
+    assert past_of(Forecast().in_work(STEP, DEFAULT)) is None
     assert past_of(watch([0.0] * 100, ready=0)) is None
 
 
-def test_in_other_units_no_demand_is_beyond_what_a_profile_may_hold() -> None:
-    found = watch([0.9 * MOST_WORK] * 20).in_other_units(16.0)
-    assert found.pairs.max() == MOST_WORK
-    assert max(max(moment[1:]) for moment in found.pending) == MOST_WORK
+def test_a_faster_engine_leaves_what_is_remembered_and_lowers_what_is_foreseen() -> None:
+    remembered = remember([1.0 if tick // 60 % 2 else 4.0 for tick in range(240)])
+    now, faster = (remembered.in_work(replace(STEP, per_request=seconds), DEFAULT) for seconds in (1.0, 0.5))
+    assert faster.pairs.tolist() == (0.5 * now.pairs).tolist()
+    assert expected(faster, 2.0, 0.5) == pytest.approx(0.5 * expected(now, 4.0, 1.0))
+
+
+def test_longer_prompts_cost_what_prompts_cost_now() -> None:
+    # 100 tokens/s for each step/s: at 0.04 s a token demand of 2 steps/s keeps 2 + 200 * 0.04 = 10 busy.
+    step = StepTime(base=0.0, per_request=1.0, per_prefill_token=0.04)
+    assert remember([2.0] * 60).in_work(step, DEFAULT).mean == pytest.approx(10.0)
+
+
+def test_no_demand_is_foreseen_beyond_the_most_work() -> None:
+    remembered = remember([1e9] * 20)
+    found = remembered.in_work(STEP, DEFAULT)
+    assert (found.mean, found.pairs.max()) == (MOST_WORK, MOST_WORK)

@@ -13,9 +13,8 @@ from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import decide
 from servingpool.decision.learn import ErrorBudget
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Reading, Replica, ReplicaMetrics, Unknown
-from servingpool.decision.observe import TTFT_COUNT
+from servingpool.decision.observe import DEMAND, TTFT_COUNT, Slice
 from servingpool.decision.observe.samples import TPOT_COUNT
-from servingpool.decision.observe.window import WORK
 from servingpool.decision.params import DEFAULT
 
 from .world import POOL, Engine, World, applied, plain, restored
@@ -327,8 +326,10 @@ def test_a_replica_that_has_just_turned_ready_counts_alike_in_the_load_shown_and
     world.run(3.0, 20)
     world.engines[0].ready_at = world.now + 14.0
     outcome = world.tick(3.0)
-    demand = outcome.decision.figures.load
-    assert demand == pytest.approx(outcome.memory.window.load_of(outcome.memory.window.rows[-1, WORK]))
+    step = outcome.memory.step_time(world.pool)
+    assert step is not None
+    used = Slice(outcome.memory.window.rows[-1:]).loads(DEMAND, step).tolist()
+    assert [outcome.decision.figures.load] == pytest.approx(used)
 
 
 def test_a_sum_of_seconds_that_falls_in_its_last_digit_is_no_restart():

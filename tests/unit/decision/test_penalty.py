@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servingpool.decision.learn import BINS, SPACING, Curve, Forecast, MissCurve
+from servingpool.decision.learn import BINS, SPACING, Curve, MissCurve, WorkForecast
 from servingpool.decision.learn import FORECASTS_KEPT as KEPT
 from servingpool.decision.learn.miss_curve import ESTIMATED
 from servingpool.decision.need import costs
@@ -23,10 +23,10 @@ from .test_costs import of_one
 ALLOWANCE, GREATEST = 0.03, 200.0
 KNEE = Curve(np.where(BINS < 0.5, 0.0, 1.0), floor=0.0, limit=1.0, aftermath=4.0)
 """None is late up to load 0.4536, all are from 0.5105, and beyond 1 the queue is late as well."""
-CALM = Forecast(pairs=np.array([(2.0, 2.0, 2.0)] * 480), mean=2.0, seen=14400.0)
+CALM = WorkForecast(pairs=np.array([(2.0, 2.0, 2.0)] * 480), mean=2.0, seen=14400.0)
 
 
-def on_and_off(high: float, every: int) -> Forecast:
+def on_and_off(high: float, every: int) -> WorkForecast:
     """Ten minutes of `high`, then of 1, and so on, in half minutes; a cold start of two minutes.
 
     Four hours of it, twice what is remembered live: many bursts, so that figures do not hang on where one begins.
@@ -34,33 +34,35 @@ def on_and_off(high: float, every: int) -> Forecast:
     levels = [high if tick % every < 20 else 1.0 for tick in range(484)]
     usual = [float(np.mean(levels[max(0, tick - 19) : tick + 1])) for tick in range(484)]
     pairs = tuple(zip(levels[:-4], usual[:-4], levels[4:], strict=True))
-    return Forecast(pairs=np.array(pairs), mean=float(np.mean(levels)), seen=14400.0)
+    return WorkForecast(pairs=np.array(pairs), mean=float(np.mean(levels)), seen=14400.0)
 
 
-def wandering() -> Forecast:
+def wandering() -> WorkForecast:
     """Levels that come and go at a pace of their own, so that each moment needs another fleet."""
     random, level, levels = np.random.default_rng(5), 0.0, []
     for _ in range(KEPT + 4):
         level = 0.9 * level + random.normal(0.0, 0.28)
         levels.append(4.0 * math.exp(level))
     pairs = tuple(zip(levels[:-4], levels[:-4], levels[4:], strict=True))
-    return Forecast(pairs=np.array(pairs), mean=float(np.mean(levels)), seen=14400.0)
+    return WorkForecast(pairs=np.array(pairs), mean=float(np.mean(levels)), seen=14400.0)
 
 
-def found(forecast: Forecast, *, most: int = 100, held: float = 0.0, allowance: float = ALLOWANCE) -> float:
+def found(forecast: WorkForecast, *, most: int = 100, held: float = 0.0, allowance: float = ALLOWANCE) -> float:
     return penalty(forecast, KNEE, allowance, greatest=GREATEST, most=most, held=held)
 
 
-def penalty(forecast: Forecast, curve: Curve, allowance: float, *, greatest: float, most: int, held: float) -> float:
+def penalty(
+    forecast: WorkForecast, curve: Curve, allowance: float, *, greatest: float, most: int, held: float
+) -> float:
     return miss_penalty(forecast, curve, allowance, greatest=greatest, frontier=of_one(most), held=held, params=DEFAULT)
 
 
-def share_missed(forecast: Forecast, at: float, held: float) -> float:
+def share_missed(forecast: WorkForecast, at: float, held: float) -> float:
     """Replayed moment by moment, sharing only the cost matrix with the code under test; the margin as documented.
 
     It is taken for four hours seen, two of which are remembered.
     """
-    past = forecast.past(KNEE.load_for(ALLOWANCE), DEFAULT)
+    past = forecast.past(KNEE.load_for(ALLOWANCE))
     assert past is not None
     sizes = costs.sizes(KNEE, ALLOWANCE, max(past.observed.max(), past.outlook.samples.max()), of_one(100))
     matrix, fleets = costs.CostMatrix(costs.States.of(past.outlook, KNEE, ALLOWANCE), KNEE, sizes), sizes.fleets
@@ -96,7 +98,7 @@ HELD = [(wandering(), held) for held in (290.0, 580.0, 1200.0)]
 
 
 @pytest.mark.parametrize(("forecast", "held"), [*STEPS, *HELD])
-def test_it_is_the_lowest_that_would_have_held_the_slo(forecast: Forecast, held: float) -> None:
+def test_it_is_the_lowest_that_would_have_held_the_slo(forecast: WorkForecast, held: float) -> None:
     lowest = found(forecast, held=held)
     assert DEFAULT.least_penalty < lowest < GREATEST
     assert share_missed(forecast, lowest, held) <= ALLOWANCE
@@ -106,7 +108,7 @@ def test_it_is_the_lowest_that_would_have_held_the_slo(forecast: Forecast, held:
 def test_the_less_was_observed_the_larger_the_margin() -> None:
     # Heights of all sizes, so that a little more margin raises the penalty a little.
     came = np.random.default_rng(3).gamma(2.0, 1.5, size=KEPT).tolist()
-    rough = Forecast(pairs=np.array([(3.0, 3.0, one) for one in came]), mean=3.0)
+    rough = WorkForecast(pairs=np.array([(3.0, 3.0, one) for one in came]), mean=3.0, seen=0.0)
     penalties = [found(replace(rough, seen=hours * 3600.0)) for hours in (1.0, 2.0, 24.0, 240.0)]
     assert penalties[0] == penalties[1], "two hours are remembered, and no margin is larger than theirs"
     assert penalties == sorted(penalties, reverse=True)
@@ -131,7 +133,7 @@ def test_half_a_minute_later_two_hours_of_bursts_give_about_the_same_penalty(see
     curve = MissCurve().posterior(expected_knee=0.6, highest_knee=0.8, shape=ESTIMATED, params=DEFAULT)
 
     def after(moved: int) -> float:
-        forecast = Forecast(pairs=np.array(moves[moved : moved + KEPT]), mean=float(levels.mean()), seen=14400.0)
+        forecast = WorkForecast(pairs=np.array(moves[moved : moved + KEPT]), mean=float(levels.mean()), seen=14400.0)
         return penalty(forecast, curve, 0.05, greatest=1000.0, most=100, held=0.0)
 
     rolling = [after(moved) for moved in range(40)]
@@ -152,7 +154,7 @@ def test_where_no_fleet_suffices_it_is_the_greatest() -> None:
 
 
 def test_without_demand_it_is_the_greatest() -> None:
-    assert found(Forecast()) == GREATEST
+    assert found(WorkForecast(np.zeros((0, 3)), mean=0.0, seen=0.0)) == GREATEST
 
 
 def test_a_fleet_that_stays_at_its_highest_need_holds_at_a_lower_penalty() -> None:
@@ -166,7 +168,7 @@ def test_a_fleet_that_stays_at_its_highest_need_holds_at_a_lower_penalty() -> No
 def test_it_does_not_depend_on_the_unit_of_demand_where_fleets_are_large() -> None:
     # Ten times the demand in ten times the fleet: rounding to whole replicas is all that differs.
     small, large = on_and_off(6.0, 40), on_and_off(6.0, 40)
-    large = Forecast(pairs=10.0 * small.pairs, mean=10.0 * small.mean, seen=14400.0)
+    large = WorkForecast(pairs=10.0 * small.pairs, mean=10.0 * small.mean, seen=14400.0)
     assert found(large, most=1000) == pytest.approx(found(small), rel=0.5)
 
 

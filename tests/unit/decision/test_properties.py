@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import decide
-from servingpool.decision.learn import BINS, Curve, Forecast, Memory, MissCurve, Outlook
+from servingpool.decision.learn import BINS, Curve, Memory, MissCurve, Outlook, WorkForecast
 from servingpool.decision.learn import FORECASTS_KEPT as KEPT
 from servingpool.decision.learn.error_budget import FAST_LEAST, SLOW_LEAST, SLOW_MOST
 from servingpool.decision.learn.miss_curve import ESTIMATED
@@ -176,8 +176,8 @@ def test_at_the_same_penalty_more_demand_never_needs_fewer_replicas(curve, deman
     capacity=st.floats(0.03, 1.0),
 )
 def test_an_outlook_is_a_distribution_of_finite_demands(pairs, mean, initial, level, usual, capacity):
-    forecast = Forecast(pairs=np.array(pairs).reshape(-1, 3), mean=mean, seen=3600.0, initial_replicas=initial)
-    outlook = forecast.outlook(level=level, usual=usual, capacity=capacity, params=DEFAULT)
+    forecast = WorkForecast(pairs=np.array(pairs).reshape(-1, 3), mean=mean, seen=3600.0, initial_replicas=initial)
+    outlook = forecast.outlook(level=level, usual=usual, capacity=capacity)
     assert np.isfinite(outlook.samples).all()
     assert (outlook.samples >= 0.0).all()
     assert (outlook.weights >= 0.0).all()

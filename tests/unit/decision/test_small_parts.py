@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from servingpool.decision.engine import Rates, StepTime
 from servingpool.decision.learn import ColdStart
 from servingpool.decision.learn.memory import PastLoads
 from servingpool.decision.need.planning import backlog
@@ -39,13 +41,14 @@ def test_a_queue_in_an_engine_keeps_no_other_replica_busy() -> None:
 
 
 def test_the_highest_load_of_each_five_minutes_is_kept_for_two_hours() -> None:
-    past = PastLoads()
+    past, step = PastLoads(), StepTime(base=0.0, per_request=1.0, per_prefill_token=0.0)
     for tick in range(960):
-        past = past.update(15.0 * tick, 4.0 if tick == 490 else 0.5)
+        past = past.update(15.0 * tick, Rates(steps=4.0 if tick == 490 else 0.5), step)
     assert len(past.bins) <= 25
-    assert past.highest(7_340.0) == 4.0
-    assert past.highest(7_900.0) == 0.5
-    assert past.highest(1e9) == 0.0
+    assert past.highest(7_340.0, step) == 4.0
+    assert past.highest(7_340.0, replace(step, per_request=0.5)) == 2.0
+    assert past.highest(7_900.0, step) == 0.5
+    assert past.highest(1e9, step) == 0.0
 
 
 def test_percentiles_interpolate_and_never_go_past_the_last_bucket() -> None:

@@ -15,8 +15,7 @@ from servingpool.decision.decide import decide, learn
 from servingpool.decision.decision import Verdict
 from servingpool.decision.learn import ErrorBudget, Memory, posterior
 from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
-from servingpool.decision.observe import LOAD
-from servingpool.decision.observe.window import WORK
+from servingpool.decision.observe import DEMAND, OFFERED, READY
 from servingpool.decision.params import DEFAULT, REMEMBERED, Params
 from servingpool.decision.pool import Slo
 
@@ -170,7 +169,9 @@ def test_the_next_observation_is_compared_with_what_the_last_decision_predicted(
     assert np.array_equal(first.predicted_by.miss, believed.miss)
     # Twice the traffic: 24 x (0.00007 x 1000 + 0.00008 x 200) = 2.06 busy replicas on three, of which 0.2% were late.
     second = world.tick(24.0, seconds=15.0).memory
-    level = float(second.window.rows[-1, WORK])
+    known = second.step_time(world.pool)
+    assert known is not None
+    level = known.work(*second.window.rows[-1, DEMAND].tolist())
     predicted = min(1.0, float(believed.cost(np.array([level / 3.0]))[0]))
     window = second.window.last(600.0)
     weight = 24.0 * 15.0 / (window.first_tokens.total * 15.0 / window.seconds)
@@ -215,15 +216,16 @@ def test_replicas_that_turn_ready_do_not_raise_the_demand():
     world.run(20.0, 60)
     previous = world.memory
     world.tick(20.0)
-    usual = world.memory.profile.forecast.mean
+    usual = world.memory.profile.forecast.mean.steps
     for engine in world.engines:
         engine.serve(20.0 / len(world.engines), 15.0, 1000.0, 200.0)
     world.now += 15.0
     world.engines += [world._engine(world.now - 1.0) for _ in range(7)]
     memory = decide(world.observation(), world.pool, world.memory, world.now).memory
     row, before = memory.window.rows[-1], world.memory.window.rows[-1]
-    assert row[WORK] == pytest.approx(usual, rel=0.3), "not twice of it"
-    assert row[LOAD] == pytest.approx(before[LOAD], rel=0.3), "nor is the load a third: the old replicas carried it"
+    assert row[DEMAND][1] == pytest.approx(usual, rel=0.3), "not twice of it"
+    load, then = (each[OFFERED][1] / each[READY] for each in (row, before))
+    assert load == pytest.approx(then, rel=0.3), "nor is the load a third: the old replicas carried it"
     sums = [each.profile.calibration.predicted for each in (previous, world.memory, memory)]
     last, this = (now - before * math.exp(-15.0 / REMEMBERED) for before, now in pairwise(sums))
     assert this == pytest.approx(last, rel=0.4)

@@ -9,7 +9,7 @@ In: an observation, the pool and its `Memory`. Out: an `UpdateResult`: the next 
 from __future__ import annotations
 
 from servingpool.decision.learn.error_budget import Calibration, ErrorBudget
-from servingpool.decision.learn.forecast import FORECASTS_KEPT, HIDDEN, SPACING, Forecast, Outlook
+from servingpool.decision.learn.forecast import FORECASTS_KEPT, HIDDEN, SPACING, Forecast, Outlook, WorkForecast
 from servingpool.decision.learn.kinds import (
     LONGEST_COLD_START,
     MOST_SPEED,
@@ -19,7 +19,6 @@ from servingpool.decision.learn.kinds import (
     kind_of,
     shortages_seen,
     weights,
-    work_ratio,
 )
 from servingpool.decision.learn.lost_caches import CHANGES_KEPT, LostCaches
 from servingpool.decision.learn.memory import Memory, Profile, UpdateResult
@@ -61,6 +60,7 @@ __all__ = [
     "Saturation",
     "StepTimeFit",
     "UpdateResult",
+    "WorkForecast",
     "best_known",
     "has_evidence",
     "kind_of",
@@ -69,5 +69,4 @@ __all__ = [
     "tpot_infeasible",
     "update",
     "weights",
-    "work_ratio",
 ]

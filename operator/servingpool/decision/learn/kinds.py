@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from servingpool.catalogue.notes import Note
-from servingpool.decision.engine import StepTime
 from servingpool.decision.learn.miss_curve import highest_knee, tpot_infeasible
 from servingpool.decision.learn.step_time import Saturation, StepTimeFit
 from servingpool.decision.observation import Observation, Reading, Replica, Unknown
@@ -198,19 +197,6 @@ def best_known(kinds: Kinds, observation: Observation) -> str:
     ready = {name: sum(one.target == name for one in observation.ready) for name in names}
     known = {name: kind_of(kinds, name).fit.known for name in names}
     return max(names, key=lambda name: (known[name], ready[name], -names.index(name)))
-
-
-def work_ratio(kinds: Kinds, old: str, new: str, pool: Pool, *, prompt: float, steps: float) -> float | None:
-    """Work of a request on the `new` target over its work on the `old`; None where either is not known."""
-    found: list[float] = []
-    for name in (old, new):
-        kind = kind_of(kinds, name)
-        step: StepTime | None = kind.fit.solve(pool.params) if kind.fit.known else None
-        if step is None or steps <= 0.0:
-            return None
-        step = step.limited(batch=kind.saturation.batch, tokens=1.0, prompt_tokens=prompt, steps=steps)
-        found.append(step.work(prompt, steps))
-    return found[1] / found[0]
 
 
 def weights(kinds: Kinds, prices: Sequence[tuple[str, float]], reference: str) -> dict[str, float]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from servingpool.decision.engine import StepTime
+from servingpool.decision.engine import Rates, StepTime
 from servingpool.decision.increase import Counts
 from servingpool.decision.learn.error_budget import Calibration, ErrorBudget
-from servingpool.decision.learn.forecast import Forecast
+from servingpool.decision.learn.forecast import Forecast, WorkForecast
 from servingpool.decision.learn.kinds import ColdStart, Kinds, Shortage
 from servingpool.decision.learn.lost_caches import LostCaches
 from servingpool.decision.learn.miss_curve import Curve, MissCurve
@@ -27,7 +27,7 @@ BIN = DEFAULT.recent_window
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The part of the memory that is learned slowly and outlives a restart, kept in the status (about 8 KiB)."""
+    """The part of the memory that is learned slowly and outlives a restart, kept in the status (about 9 KiB)."""
 
     at: float = 0.0
     """Unix time in seconds of the last observation in the profile."""
@@ -57,29 +57,25 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class PastLoads:
-    """The highest load, without the queue, of each five minutes of two hours.
+    """The rates of a replica at the highest load, without the queue, of each five minutes of two hours.
 
     A queue of half an hour outlasts the sample window: the last who waited in it were attributed to the light load that
     they ended in, and taught that 25% of requests miss at any fleet size.
     """
 
-    bins: tuple[tuple[float, float], ...] = ()
-    """(Unix time in seconds at which it begins, highest load in it), oldest first."""
+    bins: tuple[tuple[float, Rates], ...] = ()
+    """(Unix time in seconds at which it begins, rates at the highest load in it), oldest first."""
 
-    def update(self, now: float, load: float) -> PastLoads:
-        """Add a tick."""
+    def update(self, now: float, rates: Rates, step: StepTime) -> PastLoads:
+        """Add a tick, with the rates of each replica."""
         if self.bins and now < self.bins[-1][0] + BIN:
             begin, highest = self.bins[-1]
-            return PastLoads((*self.bins[:-1], (begin, max(highest, load))))
-        return PastLoads((*(one for one in self.bins if one[0] > now - REMEMBERED), (now, load)))
+            return PastLoads((*self.bins[:-1], (begin, max(highest, rates, key=lambda each: step.work(*each)))))
+        return PastLoads((*(one for one in self.bins if one[0] > now - REMEMBERED), (now, rates)))
 
-    def in_other_units(self, ratio: float) -> PastLoads:
-        """The same where what was a load of 1 is one of `ratio`."""
-        return PastLoads(tuple((begin, load * ratio) for begin, load in self.bins))
-
-    def highest(self, since: float) -> float:
-        """The highest load of the bins that reach beyond that time; 0 without any."""
-        return max((load for begin, load in self.bins if begin + BIN > since), default=0.0)
+    def highest(self, since: float, step: StepTime) -> float:
+        """Highest load, by this step time, of the bins that reach beyond that Unix time; 0 without any."""
+        return max((step.work(*rates) for begin, rates in self.bins if begin + BIN > since), default=0.0)
 
 
 class Scored(NamedTuple):
@@ -165,6 +161,14 @@ class Memory:
             steps=steps,
         )
 
+    def calm_since(self, pool: Pool) -> float | None:
+        """Unix time in seconds since when the last curve holds the SLO at the load; None where it does not, or unknown.
+
+        At most twenty minutes ago.
+        """
+        step, curve = self.step_time(pool), self.predicted_by
+        return None if step is None or curve is None else self.window.calm_since(curve.load_for(pool.slo.allowed), step)
+
     def calibrated(self, pool: Pool) -> bool:
         """Whether the pool was observed for long enough, kept history included, and its step time is known."""
         return self.profile.learned >= pool.params.calibration and self.profile.fit.known
@@ -216,23 +220,6 @@ class Memory:
         """The bins of the score that began in the last hour."""
         return tuple(entry for entry in self.score if entry.begin > now - HOUR)
 
-    def in_other_units(self, ratio: float) -> Memory:
-        """The same where what was work of 1 is work of `ratio`."""
-        profile = replace(
-            self.profile,
-            curve=self.profile.curve.in_other_units(ratio),
-            forecast=self.profile.forecast.in_other_units(ratio),
-            busy=self.profile.busy.in_other_units(ratio),
-        )
-        return replace(
-            self,
-            profile=profile,
-            window=self.window.in_other_units(ratio),
-            past_loads=self.past_loads.in_other_units(ratio),
-            penalty=None,
-            predicted_by=None,
-        )
-
     def without_forecasts(self) -> Memory:
         """The memory after a hole, without the pending forecasts: demand after the hole must not settle them."""
         forecast = replace(self.profile.forecast, pending=())
@@ -251,3 +238,10 @@ class UpdateResult(NamedTuple):
     step: StepTime | None
     demand: Demand | None
     """Demand; None where the step time or the arrivals are not known yet."""
+    forecast: WorkForecast | None
+    """The forecast in work by that step time."""
+
+    @classmethod
+    def of(cls, memory: Memory, step: StepTime | None, demand: Demand | None, pool: Pool) -> Self:
+        """The result with the forecast in work by this step time."""
+        return cls(memory, step, demand, None if step is None else memory.profile.forecast.in_work(step, pool.params))

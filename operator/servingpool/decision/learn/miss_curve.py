@@ -24,14 +24,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from servingpool.decision.engine import StepTime
+from servingpool.decision.engine import Rates, StepTime
 from servingpool.decision.observe import (
     AT,
     BEGUN,
+    DEMAND,
     KEPT_SECONDS,
-    LOAD,
     MINUTE,
     NOTHING,
+    OFFERED,
     SPAN,
     TTFT_SUM,
     WAITED,
@@ -330,11 +331,10 @@ class LoadAttribution(NamedTuple):
     on_time: float
 
 
-def offered_load(pool: Pool, demand: Demand, window: SampleWindow) -> float:
-    """Load that the requests of the last tick meet: arrivals, and the queue, to be drained within the TTFT bound."""
+def offered(pool: Pool, demand: Demand) -> Rates:
+    """What the requests of the last tick meet: arrivals, and the queue, to be drained within the TTFT bound."""
     bound = pool.slo.time_to_first_token
-    queue = demand.queued * demand.work_per_request / bound if bound is not None else 0.0
-    return window.load_of(demand.level + queue)
+    return demand.rates_of(demand.arrivals + (demand.queued / bound if bound is not None else 0.0))
 
 
 def attribute_load(
@@ -350,24 +350,25 @@ def attribute_load(
     """
     decoding = _decoding(pool, step, demand)
     # A request that ends now may have had its first token a whole answer ago, and have waited for it until then.
-    reach = _back_to_the_queue(window, _waited(pool, window.last(MINUTE + decoding)) + decoding)
+    loads = Slice(window.rows).loads(OFFERED, step)
+    reach = _back_to_the_queue(window, loads, _waited(pool, window.last(MINUTE + decoding)) + decoding)
     met = window.last(reach)
-    highest = met.highest_offered()
+    highest = float(np.fmax.reduce(loads[-len(met.rows) :], initial=0.0))
     if highest <= OVERLOAD:
         return LoadAttribution(highest, highest)
     earlier = highest_before(float(window.rows[-1, AT]) - reach) if reach > KEPT_SECONDS else 0.0
-    overload, now = max(met.highest_load(), earlier), window.load_of(demand.level)
+    overload, now = max(float(np.fmax.reduce(met.loads(DEMAND, step))), earlier), window.per_replica(demand.level)
     # Full replicas are known to be relieved below a load of 1.
     relieved = OVERLOAD if math.isfinite(step.batch) and overload > OVERLOAD else pool.params.relieved * overload
     return LoadAttribution(overload, now if now < relieved else overload)
 
 
-def _back_to_the_queue(window: SampleWindow, reach: float) -> float:
+def _back_to_the_queue(window: SampleWindow, load: Array, reach: float) -> float:
     """Seconds back to where the queue began that stood within `reach` seconds; `reach` where none did.
 
     A tick of which nothing is known ends no queue.
     """
-    at, load = window.rows[:, AT], window.rows[:, LOAD]
+    at = window.rows[:, AT]
     queued = np.flatnonzero((load > OVERLOAD) & (at > at[-1] - reach))
     if not len(queued):
         return reach

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from servingpool.decision import zero
-from servingpool.decision.engine import StepTime
+from servingpool.decision.engine import Rates, StepTime
 from servingpool.decision.learn.error_budget import Calibration, ErrorBudget
 from servingpool.decision.learn.forecast import Forecast
 from servingpool.decision.learn.kinds import NO_ENGINE, kind_of, updated, with_speeds
@@ -20,7 +21,7 @@ from servingpool.decision.learn.miss_curve import (
     LoadAttribution,
     MissCurve,
     attribute_load,
-    offered_load,
+    offered,
     posterior,
     tpot_infeasible,
 )
@@ -72,7 +73,7 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     if memory.at is not None and now < memory.at - LEAST_SPAN:
         memory = memory.interrupted()  # the clock was set back: nothing in the windows can be compared with now
     if memory.at is not None and now < memory.at + LEAST_SPAN:
-        return UpdateResult(memory, *_known(memory, pool))
+        return UpdateResult.of(memory, *_known(memory, pool), pool)
     longest = pool.params.longest_gap
     span = min(now - memory.at, longest) if memory.at is not None else 0.0
     since = math.inf if memory.covered_at is None else now - memory.covered_at
@@ -93,14 +94,14 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     )
     before, memory = memory, _with_gateway_demand(tick, delta, _add_to_windows(tick, delta, memory))
     memory = memory if gauge is memory.gateway_gauge else replace(memory, gateway_gauge=gauge)
-    memory = _in_units_of_the_full_batch(memory, pool, before.profile.saturation.batch)
+    memory = _with_curve_of_the_full_batch(memory, pool, before.profile.saturation.batch)
     step, demand = _known(memory, pool)
     unknown = step is None or demand is None or delta.coverage == 0.0
     if unknown or memory.looks:
         memory = replace(memory, looks=_looks(tick, memory) if unknown else ())
-    if step is None or demand is None or delta.covered <= 0.0:
-        return UpdateResult(memory, step, demand)
-    return UpdateResult(_learn_from_demand(tick, memory, step, demand, before=before), step, demand)
+    if step is not None and demand is not None and delta.covered > 0.0:
+        memory = _learn_from_demand(tick, memory, step, demand, before=before)
+    return UpdateResult.of(memory, step, demand, pool)
 
 
 def _looks(tick: _Tick, memory: Memory) -> tuple[Look, ...]:
@@ -121,16 +122,19 @@ def _known(memory: Memory, pool: Pool) -> tuple[StepTime | None, Demand | None]:
     return step, None if step is None else memory.window.demand(step, memory.interval, pool.params)
 
 
-def _in_units_of_the_full_batch(memory: Memory, pool: Pool, before: float) -> Memory:
-    """The memory in today's units of work, where `before` was the full batch until now.
+def _with_curve_of_the_full_batch(memory: Memory, pool: Pool, before: float) -> Memory:
+    """The memory with the miss curve in today's loads, where `before` was the full batch until now.
 
-    A full replica has a load of 1. Seen full for the first time at a load of 0.06, it shows that all demand and all
-    loads so far were sixteen times as high.
+    A full replica has a load of 1. Seen full for the first time at a load of 0.06, it shows that all loads so far were
+    sixteen times as high.
     """
     if memory.profile.saturation.batch == before:
         return memory
     old, new = memory.step_time(pool, before), memory.step_time(pool)
-    return memory if old is None or new is None else memory.in_other_units(new.stretch / old.stretch)
+    if old is None or new is None:
+        return memory
+    curve = memory.profile.curve.in_other_units(new.stretch / old.stretch)
+    return replace(memory, profile=replace(memory.profile, curve=curve), penalty=None, predicted_by=None)
 
 
 def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
@@ -279,8 +283,8 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     judge, last = Lateness(memory.window, excluded, pool), Slice(memory.window.rows[-1:])
     late = judge.missed(last)
     window = memory.window
-    window.note(late, load=offered_load(pool, demand, window), work=demand.level)
-    past_loads = memory.past_loads.update(now, window.load_of(demand.level))
+    window.note(late, demand=demand.rates, offered=offered(pool, demand))
+    past_loads = memory.past_loads.update(now, Rates(*map(window.per_replica, demand.rates)), step)
     by_engines = pool.slo.time_to_first_token is not None and not pool.slo.at_gateway
     if excluded and not before.profile.queue_in_ttft.excluded and by_engines:
         memory = _judged_anew(memory, judge)
@@ -293,7 +297,7 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     usual = mean.first_tokens.total * tick.elapsed / max(mean.seconds, tick.elapsed)
     carried, curve, calibration = in_all, memory.profile.curve, memory.profile.calibration
     if in_all.requests > 0.0 and sure:
-        attribution = attribute_load(pool, step, demand, window, past_loads.highest)
+        attribution = attribute_load(pool, step, demand, window, partial(past_loads.highest, step=step))
         carried = _carried(in_all, attribution) if memory.profile.saturation.known else in_all
         calibration = _calibration(tick, memory, demand, carried, usual, before=before)
         curve = curve.update(
@@ -309,7 +313,7 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     busy = memory.profile.busy
     if last.total(BEGUN) > 0.0:
         busy = busy.update(
-            level=demand.level,
+            rates=demand.rates,
             prompt=demand.prompt,
             steps=demand.steps,
             tokens=step.tokens,
@@ -341,7 +345,7 @@ def _calibration(
     profile = memory.profile
     predicted = None
     if before.profile.saturation.batch == profile.saturation.batch:
-        predicted = _predicted(tick, before, memory.window.load_of(demand.level))
+        predicted = _predicted(tick, before, memory.window.per_replica(demand.level))
     if predicted is None or not carried.requests > 0.0 < usual:
         return profile.calibration
     return profile.calibration.update(
@@ -354,12 +358,12 @@ def _forecast(tick: _Tick, memory: Memory, demand: Demand) -> Forecast:
     pool, now = tick.pool, tick.now
     return memory.profile.forecast.update(
         now=now,
-        level=demand.level,
-        usual=memory.window.usual(pool.params),
+        demand=demand.rates,
+        usual=memory.window.last(pool.params.mean_window).demand,
         ready=round(tick.observation.serving),
         horizon=memory.horizon(pool),
         elapsed=tick.elapsed,
-        # The level of a half-filled window reads low, and what follows it would count as a surge.
+        # The demand of a half-filled window reads low, and what follows it would count as a surge.
         files=memory.since is None or now - memory.since >= rate_window(memory.interval, pool.params),
     )
 

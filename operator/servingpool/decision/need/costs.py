@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from servingpool.decision.decision import Candidate
-from servingpool.decision.learn import FORECASTS_KEPT, HIDDEN, SPACING, Curve, Forecast, Outlook
+from servingpool.decision.learn import FORECASTS_KEPT, HIDDEN, SPACING, Curve, Outlook, WorkForecast
 from servingpool.decision.need.mix import Frontier
 from servingpool.decision.observe import NOTHING
 from servingpool.decision.params import Params
@@ -149,7 +149,7 @@ def cheapest(
 
 
 def miss_penalty(
-    forecast: Forecast,
+    forecast: WorkForecast,
     curve: Curve,
     allowance: float,
     *,
@@ -168,7 +168,7 @@ def miss_penalty(
 
     `greatest` where none does, or nothing came. `held`: seconds for which a fleet keeps what was recommended.
     """
-    past = forecast.past(curve.load_for(allowance), params)
+    past = forecast.past(curve.load_for(allowance))
     if past is None:
         return greatest
     observed = past.observed[:, None]

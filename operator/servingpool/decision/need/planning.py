@@ -15,7 +15,7 @@ from typing import NamedTuple
 from servingpool.catalogue.notes import Note
 from servingpool.decision.decision import AtZero, Course, Plan
 from servingpool.decision.engine import StepTime
-from servingpool.decision.learn import Curve, Memory, Outlook, UpdateResult, has_evidence, posterior
+from servingpool.decision.learn import Curve, Memory, Outlook, UpdateResult, WorkForecast, has_evidence, posterior
 from servingpool.decision.need.costs import cheapest, miss_penalty
 from servingpool.decision.need.mix import Frontier
 from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, Unknown
@@ -50,12 +50,12 @@ def plan(
         return Unknown("no replica is ready")
     if memory.coverage == 0.0:
         return _unread(memory)
-    if update.step is None:
+    if update.step is None or update.forecast is None:
         return Unknown("no request was decoded yet, so the engine's speed is not known")
     if update.demand is None:
         return Unknown("too few scrapes to take a rate")
-    level, profile = update.demand.level, memory.profile
-    curve, allowance, penalty = _terms(pool, memory, update.step, frontier)
+    level, profile, forecast = update.demand.level, memory.profile, update.forecast
+    curve, allowance, penalty = _terms(pool, memory, update.step, forecast, frontier)
     # What waits for metered engines is told by the requests in flight, and orders no replica by itself.
     queue = NOT_EXPOSED if observation.metered else observation.gateway.queue
     queued = backlog(
@@ -68,14 +68,14 @@ def plan(
     idle, safe_load = unused or memory.window.idle(params), curve.load_for(allowance)
     outlook = Outlook.certain(0.0)
     if not idle:
-        usual = memory.window.usual(params)
-        outlook = profile.forecast.outlook(level=level, usual=usual, capacity=safe_load, params=params)
+        usual = update.step.work(*memory.window.last(params.mean_window).demand)
+        outlook = forecast.outlook(level=level, usual=usual, capacity=safe_load)
     outlook = outlook.plus(queued)
     # The initial fleet is evidence of what to keep, never of what to order.
     penalties = (penalty, params.hysteresis * penalty)
     found = cheapest(outlook.with_and_without_initial(), curve, allowance, penalties, frontier)
     (with_initial, sticking), (for_forecast, _) = found.replicas.tolist()
-    for_initial_fleet = min(with_initial, float(profile.forecast.initial_replicas))
+    for_initial_fleet = min(with_initial, float(forecast.initial_replicas))
     if for_initial_fleet <= for_forecast:
         for_initial_fleet = 0.0
     # What is ordered now serves a cold start later, but what is removed now is missing now.
@@ -134,7 +134,7 @@ class Terms(NamedTuple):
     """Penalty of a miss, in replicas."""
 
 
-def _terms(pool: Pool, memory: Memory, step: StepTime, frontier: Frontier) -> Terms:
+def _terms(pool: Pool, memory: Memory, step: StepTime, forecast: WorkForecast, frontier: Frontier) -> Terms:
     profile, params = memory.profile, pool.params
     curve, allowed = posterior(profile.curve, pool, step), pool.slo.allowed
     ratio = profile.calibration.ratio(params)
@@ -143,7 +143,7 @@ def _terms(pool: Pool, memory: Memory, step: StepTime, frontier: Frontier) -> Te
     if penalty is None:
         greatest, held = params.greatest_penalty / allowed, memory.scale_down_window(pool)
         penalty = miss_penalty(
-            profile.forecast, curve, allowance, greatest=greatest, frontier=frontier, held=held, params=params
+            forecast, curve, allowance, greatest=greatest, frontier=frontier, held=held, params=params
         )
     return Terms(curve, allowance, penalty)
 
@@ -163,28 +163,28 @@ def backlog(engines: Iterable[float], gateway: Reading, *, work: float, horizon:
     return own + (0.0 if isinstance(gateway, Unknown) else gateway * work / horizon)
 
 
-def remembered(memory: Memory, pool: Pool, plan: Plan | Unknown, now: float) -> Memory:
+def remembered(update: UpdateResult, pool: Pool, plan: Plan | Unknown, now: float) -> Memory:
     """The memory for the next decision."""
+    memory = update.memory
     begin = now - memory.scale_down_window(pool)
     recommendations = tuple(entry for entry in memory.recommendations if begin < entry[0] < now)
-    if isinstance(plan, Unknown):
+    if isinstance(plan, Unknown) or update.forecast is None:
         return replace(memory, recommendations=recommendations, penalty=None, predicted_by=None)
     return replace(
         memory,
         recommendations=(*recommendations, (now, plan.recommended)),
         penalty=plan.penalty,
-        penalty_until=now + _penalty_lasts(memory) if memory.penalty is None else memory.penalty_until,
+        penalty_until=now + _penalty_lasts(update.forecast) if memory.penalty is None else memory.penalty_until,
         predicted_by=plan.curve,
     )
 
 
-def _penalty_lasts(memory: Memory) -> float:
+def _penalty_lasts(forecast: WorkForecast) -> float:
     """Seconds for which a penalty is kept.
 
     Pools that were first seen together would look for theirs in the same tick for ever, so it is drawn for each, from
     digits of a figure that no two pools have alike.
     """
-    forecast = memory.profile.forecast
     return (0.75 + 0.5 * (1e6 * forecast.mean % 1.0)) * min(PENALTY_LASTS, PENALTY_SHARE * forecast.seen)
 
 
@@ -222,9 +222,10 @@ def _for_the_usual(
     work, horizon = step.work(busy.prompt, busy.steps), memory.horizon(pool)
     since = now if demand.asked_at is None else demand.asked_at
     arriving = demand.arrived * work / max(horizon, now - since)
-    level = max(busy.level, arriving) + demand.held * work / horizon
-    curve, allowance, penalty = _terms(pool, memory, step, frontier)
-    outlook = profile.forecast.outlook_of(level, capacity=curve.load_for(allowance), params=params)
+    level = max(step.work(*busy.rates), arriving) + demand.held * work / horizon
+    forecast = profile.forecast.in_work(step, params)
+    curve, allowance, penalty = _terms(pool, memory, step, forecast, frontier)
+    outlook = forecast.outlook_of(level, capacity=curve.load_for(allowance))
     found = cheapest(outlook, curve, allowance, (penalty,), frontier)
     course = Course(found.fleets, found.misses, found.expected, level, curve)
     return max(float(found.replicas[0, 0]), float(found.fleets[0])), course

@@ -1,7 +1,8 @@
 """The last twenty minutes of a pool, tick by tick: sums over any part of them, the demand, and the usual figures.
 
-Demand is work, not requests: a 4,000-token prompt costs a hundred times a 40-token one. Work is counted in
-replica-seconds per second, which is the number of replicas that it keeps fully busy.
+Demand is tokens and steps, not requests: a 4,000-token prompt costs a hundred times a 40-token one. What they cost is
+work, in replica-seconds per second, which is the number of replicas that it keeps fully busy. A row keeps rates, which
+are facts; work follows from the rates by today's step time, and so does load, which is work over ready replicas.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from servingpool.decision.engine import StepTime
+from servingpool.decision.engine import MOST_RATE, MOST_WORK, NO_DEMAND, Rates, StepTime
 from servingpool.decision.observation import EPSILON, Reading, Unknown
 from servingpool.decision.observe.counters import RATE_SCRAPES, CounterDelta
 from servingpool.decision.observe.latency import LatencyCount, Misses
@@ -45,8 +46,7 @@ from servingpool.decision.observe.samples import (
 from servingpool.decision.params import DEFAULT, Params
 
 NOTHING = EPSILON
-MOST_WORK = 1e6
-"""Mean demand in replicas kept busy: up to NOTHING there is none, above MOST_WORK it is a damaged sample."""
+"""Replicas kept busy by the mean demand, below which there is no demand."""
 Array = NDArray[np.float64]
 
 KEPT_SECONDS = DEFAULT.idle_window
@@ -62,10 +62,11 @@ ENOUGH_REQUESTS = 30.0
 SEEN = 0.9
 """Share of some time, and of its replica-seconds, that must have been seen to tell of it."""
 
-# Columns: when, how long, the fleet then, what was covered, the sums, gauges, and the verdict.
+# Columns: when, how long, the fleet then, what was covered, sums, gauges, the verdict, rates without and with a queue.
 AT, SPAN, READY, COVERED, SUMS = range(5)
-WAITING, GATEWAY, RUNNING, LOAD, WORK, JUDGED, LATE, WIDTH = range(SUMS + FIELDS, SUMS + FIELDS + 8)
-NO_VERDICT = (np.nan,) * (WIDTH - LOAD)
+WAITING, GATEWAY, RUNNING, JUDGED, LATE, _DEMAND, _, _OFFERED, _, WIDTH = range(SUMS + FIELDS, SUMS + FIELDS + 10)
+DEMAND, OFFERED = slice(_DEMAND, _OFFERED), slice(_OFFERED, WIDTH)
+NOT_NOTED = (np.nan,) * (WIDTH - JUDGED)
 
 
 class Demand(NamedTuple):
@@ -86,6 +87,15 @@ class Demand(NamedTuple):
     def level(self) -> float:
         """Work in replicas kept busy."""
         return min(MOST_WORK, self.arrivals * self.work_per_request)
+
+    @property
+    def rates(self) -> Rates:
+        """Of what arrives."""
+        return self.rates_of(self.arrivals)
+
+    def rates_of(self, arrivals: float) -> Rates:
+        """Of so many requests/s."""
+        return Rates(min(MOST_RATE, arrivals * self.prompt), min(MOST_RATE, arrivals * self.steps))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,15 +123,15 @@ class SampleWindow:
     def add(self, *, now: float, span: float, ready: float, delta: CounterDelta) -> SampleWindow:
         """Append a tick of `span` seconds; ticks older than twenty minutes go."""
         gauges = [_or_nan(each) for each in (delta.waiting, delta.gateway, delta.running)]
-        row = (now, span, ready, delta.covered, *delta.sums, *gauges, *NO_VERDICT)
+        row = (now, span, ready, delta.covered, *delta.sums, *gauges, *NOT_NOTED)
         kept = self.rows[self.rows[:, AT].searchsorted(now - KEPT_SECONDS, "right") :][-(KEPT_TICKS - 1) :]
         buckets = delta.buckets if delta.coverage > 0.0 else self.buckets
         client = self.buckets.client if delta.client is None else delta.client.layout
         return SampleWindow(np.concatenate((kept, [row])), buckets._replace(client=client))
 
-    def note(self, misses: Misses, *, load: float, work: float) -> None:
-        """Note the last tick's requests, late requests, offered load and work; no slice sums them."""
-        self.rows[-1, LOAD:] = load, work, misses.requests, misses.late
+    def note(self, misses: Misses, *, demand: Rates, offered: Rates) -> None:
+        """Note the last tick's requests, late requests, and rates without and with the queue; no slice sums them."""
+        self.rows[-1, JUDGED:] = misses.requests, misses.late, *demand, *offered
 
     def judged_anew(self, misses: Sequence[Misses]) -> SampleWindow:
         """The window with new counts of each tick's requests and late requests."""
@@ -129,15 +139,15 @@ class SampleWindow:
         rows[:, [JUDGED, LATE]] = [(tick.requests, tick.late) for tick in misses]
         return SampleWindow(rows, self.buckets)
 
-    def in_other_units(self, ratio: float) -> SampleWindow:
-        """The same where what was work of 1 is work of `ratio`."""
-        rows = self.rows.copy()
-        rows[:, [LOAD, WORK]] = np.minimum(rows[:, [LOAD, WORK]] * ratio, MOST_WORK)
-        return SampleWindow(rows, self.buckets)
+    def per_replica(self, amount: float) -> float:
+        """Of work, the load of the last tick's fleet. A replica that turned Ready late in the tick is part of one."""
+        return amount / max(float(self.rows[-1, READY]), LEAST_READY)
 
-    def load_of(self, work: float) -> float:
-        """Load that `work` is to the fleet of the last tick; one that turned Ready late in it is part of a replica."""
-        return work / max(float(self.rows[-1, READY]), LEAST_READY)
+    def calm_since(self, load: float, step: StepTime) -> float | None:
+        """Unix time in seconds since which the offered load is at most this; None where it is above, or unknown."""
+        above = np.flatnonzero(~(Slice(self.rows).loads(OFFERED, step) <= load))
+        first = int(above[-1]) if len(above) else 0
+        return float(self.rows[first, AT]) if first + 1 < len(self.rows) else None
 
     def last(self, seconds: float) -> Slice:
         """The ticks of the last `seconds`, up to the last tick."""
@@ -199,11 +209,6 @@ class SampleWindow:
         """Whether any engine worked in the last tick, as far as could be read."""
         last = Slice(self.rows[-1:])
         return last.covered <= 0.0 or any(last.total(figure) > 0.0 for figure in (BEGUN, ITL_COUNT, GENERATED))
-
-    def usual(self, params: Params) -> float:
-        """Mean work of the last ten minutes, in replicas kept busy."""
-        work = self.last(params.mean_window).known(WORK)
-        return float(work.sum()) / len(work) if len(work) else 0.0
 
     def silent(self, params: Params) -> bool:
         """Whether no request was seen to begin in the last five minutes. By less than that bursts of code are apart."""
@@ -299,13 +304,17 @@ class Slice:
         values = self.known(column)
         return float(values.max()) if len(values) else None
 
-    def highest_load(self) -> float:
-        """Largest work per ready replica, queues left aside; 0 where none is known."""
-        return float(np.fmax.reduce(self.rows[:, WORK] / np.maximum(self.rows[:, READY], LEAST_READY), initial=0.0))
+    @cached_property
+    def demand(self) -> Rates:
+        """Mean demand, of ticks whose demand was noted; to be asked for once that of the last tick is."""
+        rates = self.rows[:, DEMAND]
+        known = rates[~np.isnan(rates[:, 0])]
+        return Rates(*(known.sum(axis=0) / len(known)).tolist()) if len(known) else NO_DEMAND
 
-    def highest_offered(self) -> float:
-        """Largest load, queues included; 0 where none is known."""
-        return float(np.fmax.reduce(self.rows[:, LOAD], initial=0.0))
+    def loads(self, rates: slice, step: StepTime) -> Array:
+        """Load of each tick by the rates in these columns; NaN where the rates are not known."""
+        work: Array = step.work(*self.rows[:, rates].T)
+        return work / np.maximum(self.rows[:, READY], LEAST_READY)
 
     @cached_property
     def first_tokens(self) -> LatencyCount:

@@ -1,13 +1,14 @@
 """The learned profile of a pool in the resource's status: read with care, for anyone may have written it.
 
 Lists are kept as text: `kubectl describe` gives each figure of a list a line of its own. Keys are those of the first
-release, so that an operator of the version before reads the same profile.
+release. A profile of version 2, which kept demand in replicas kept busy and not in rates, is read too.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, TypeVar, get_type_hints
 
 import numpy as np
@@ -23,7 +24,7 @@ from pydantic import (
 )
 
 from servingpool.api.target import LONGEST_NAME, MOST_TARGETS
-from servingpool.decision.engine import FASTEST_STEP, LEAST_BATCH, MOST_BATCH
+from servingpool.decision.engine import FASTEST_STEP, LEAST_BATCH, MOST_BATCH, MOST_RATE, MOST_WORK, Rates
 from servingpool.decision.learn import (
     BINS,
     FORECASTS_KEPT,
@@ -44,11 +45,10 @@ from servingpool.decision.learn import (
     StepTimeFit,
 )
 from servingpool.decision.learn import CHANGES_KEPT as KEPT_CHANGES
-from servingpool.decision.observe import MOST_WORK
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.zero import Busy, Vanished
 
-VERSION = 2
+VERSION, BEFORE = 3, 2
 FIRST_KEYS = {"initial_replicas": "found", "predicted": "foretold", "observed": "came"}
 """Keys of the first release, by the names that the core has for them now."""
 MOST_REQUESTS = 1e6
@@ -75,16 +75,25 @@ def _text(figures: Iterable[float]) -> str:
     return " ".join(f"{figure:.7g}" for figure in _figures(figures))
 
 
+def _short_text(figures: Iterable[float]) -> str:
+    return " ".join(f"{float(f'{figure:.4g}'):.12g}" for figure in _figures(figures))
+
+
 def _speed_of_an_engine(speed: float) -> float:
     if 0.0 < speed < 0.5 / MOST_SPEED:
         raise ValueError(f"speed must be 0 or at least {1.0 / MOST_SPEED}")
     return speed
 
 
-def _threes(figures: tuple[float, ...]) -> Any:
-    if len(figures) % 3:
-        raise ValueError(f"the number of figures must be a multiple of 3, got {len(figures)}")
-    return np.array(figures).reshape(-1, 3)[-FORECASTS_KEPT:]
+def _rows(*shape: int) -> AfterValidator:
+    """Into an array with rows of this shape. All rows are weighed against all others: 2,500 took 2 s and 400 MiB."""
+
+    def rows(figures: tuple[float, ...]) -> Any:
+        if len(figures) % math.prod(shape):
+            raise ValueError(f"the number of figures must be a multiple of {math.prod(shape)}, got {len(figures)}")
+        return np.array(figures).reshape(-1, *shape)[-FORECASTS_KEPT:]
+
+    return AfterValidator(rows)
 
 
 Each = TypeVar("Each")
@@ -93,13 +102,17 @@ Row = Annotated[tuple[Each, ...], BeforeValidator(_figures), PlainSerializer(_te
 Figure = Annotated[float, PlainSerializer(lambda figure: float(f"{figure:.7g}"), when_used="json")]
 NonNegative = Annotated[Figure, Field(ge=0.0)]
 Work = Annotated[NonNegative, Field(le=MOST_WORK)]
+Rate = Annotated[NonNegative, Field(le=MOST_RATE)]
+RatesOf = Annotated[Row[Rate], Field(min_length=2, max_length=2), AfterValidator(Rates._make)]
 Count = Annotated[NonNegative, Field(le=MOST_REQUESTS)]
 Counts = Annotated[Row[Count], Field(min_length=len(BINS), max_length=len(BINS))]
 Rises = Annotated[Row[Annotated[NonNegative, Field(le=LARGEST_RISE)]], Field(max_length=KEPT_CHANGES)]
 Batch = Annotated[Figure, Field(ge=LEAST_BATCH, le=MOST_BATCH)]
 Speed = Annotated[Figure, Field(ge=0.0, le=MOST_SPEED), AfterValidator(_speed_of_an_engine)]
-# All pairs are weighed against all others: 2,500 of them took 2 s and 400 MiB.
-Pairs = Annotated[Row[Work], AfterValidator(_threes)]
+# Four digits, for they are six of 240 forecasts: half of a profile, and still far below the noise.
+Pairs = Annotated[
+    tuple[Rate, ...], BeforeValidator(_figures), PlainSerializer(_short_text, when_used="json"), _rows(3, 2)
+]
 
 
 class _Part(BaseModel):
@@ -172,7 +185,7 @@ _PROFILE = _part(
         "pairs mean seen initial_replicas",
         without="pending",
         pairs=Pairs,
-        mean=Work,
+        mean=RatesOf,
         initial_replicas=Annotated[int, Field(ge=0, le=MOST_WORK)],
     ),
     cold_start=_COLD_START,
@@ -183,7 +196,7 @@ _PROFILE = _part(
         slow=Annotated[Figure, Field(ge=-MOST_SLOW, le=MOST_SLOW)],
     ),
     calibration=_part(Calibration, "predicted observed"),
-    busy=_part(Busy, "", level=Work, tokens=Annotated[Figure, Field(ge=1.0)]),
+    busy=_part(Busy, "", rates=RatesOf, tokens=Annotated[Figure, Field(ge=1.0)]),
     vanished=_part(
         Vanished,
         "at gateway",
@@ -198,45 +211,90 @@ _PROFILE = _part(
     reference=Annotated[str, Field(max_length=LONGEST_NAME)],
 )
 
+
+class _ForecastBefore(BaseModel):
+    """The forecast of a profile of version 2, in replicas kept busy."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    pairs: Annotated[Row[Work], _rows(3)]
+    mean: Work
+    seen: NonNegative
+    found: Annotated[int, Field(ge=0, le=MOST_WORK)]
+
+
+class _BusyBefore(BaseModel):
+    """What that profile knows of busy hours, likewise."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    level: Work = 0.0
+
+
+class _Before(BaseModel):
+    """What a profile of version 2 has in replicas kept busy."""
+
+    forecast: _ForecastBefore
+    busy: _BusyBefore = _BusyBefore()
+
+    def in_rates(self, profile: Profile) -> Profile:
+        """The profile with these figures by its own step time; without them where no step was seen."""
+        # In the moments each step counts over its time: they are to each other as decode steps/s and prompt tokens/s.
+        step, (_, steps, prompt) = profile.fit.solve(DEFAULT), profile.fit.moment
+        mix = Rates(max(0.0, prompt), max(0.0, steps))
+        work = 0.0 if step is None else replace(step, batch=profile.saturation.batch).work(*mix)
+        if work <= 0.0:
+            return profile
+
+        def rates(level: Any) -> Any:
+            return np.minimum(np.multiply.outer(level, np.array(mix) / work), MOST_RATE)
+
+        old = self.forecast
+        mean, usual = (Rates(*rates(level).tolist()) for level in (old.mean, self.busy.level))
+        forecast = Forecast((), rates(old.pairs), mean, old.seen, old.found)
+        return replace(profile, forecast=forecast, busy=replace(profile.busy, rates=usual))
+
+
 KEYS = ("version", *(field.alias for field in _PROFILE.model_fields.values()))
 """Keys that `dump`'s data may have."""
 
 
 def dump(profile: Profile) -> dict[str, Any]:
-    """Plain data for JSON, about 8 KiB.
+    """Plain data for JSON, about 9 KiB.
 
     Forecasts still open are left out. So is the kind of a target alone, which `decision.allocate` makes anew.
     """
     data: dict[str, Any] = {"version": VERSION} | _PROFILE.model_validate(profile).model_dump(
         mode="json", by_alias=True
     )
-    data["forecast"]["pending"] = []  # the version before asks for it
     if len(profile.kinds) < 2:
         del data["kinds"], data["reference"]
     return data
 
 
 def load(data: object) -> Profile:
-    """Read `dump`'s data. Raises ValueError with the reason where it is of another version or damaged."""
+    """Read `dump`'s data, or that of version 2. Raises ValueError with the reason where it is of another or damaged."""
     version = data.get("version") if isinstance(data, Mapping) else None
-    if version != VERSION:
-        raise ValueError(f"profile has version {version!r}, this operator reads version {VERSION}")
+    if not isinstance(data, Mapping) or version not in {BEFORE, VERSION}:
+        raise ValueError(f"profile has version {version!r}, this operator reads versions {BEFORE} and {VERSION}")
     try:
-        profile: Profile = _made(_PROFILE.model_validate(data))
+        before = _Before.model_validate(data) if version == BEFORE else None
+        known = data if before is None else {**data, "forecast": Forecast()}
+        profile: Profile = _made(_PROFILE.model_validate(known))
     except ValidationError as damage:
         first = damage.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise ValueError(f"profile is damaged: {place}: {first['msg']}, got {first['input']!r:.60}") from damage
     for contradiction in _contradictions(profile):
         raise ValueError(f"profile is damaged: {contradiction}")
-    return profile
+    return profile if before is None else before.in_rates(profile)
 
 
 def _made(kept: Any) -> Any:
     """The core's value of a kept part."""
     if isinstance(kept, _Part):
         return kept.core(**{name: _made(value) for name, value in kept if value is not None})
-    return tuple(map(_made, kept)) if isinstance(kept, tuple) else kept
+    return tuple(map(_made, kept)) if type(kept) is tuple else kept
 
 
 def _contradictions(profile: Profile) -> Iterator[str]:

@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar
 
-import numpy as np
-
 from servingpool.adapters.cluster.objects import Workload
 from servingpool.adapters.gateways.own_gateway import bound_of
 from servingpool.api.conditions import Reason
@@ -25,7 +23,7 @@ from servingpool.decision.bound import unschedulable
 from servingpool.decision.decide import Stage, StageOutcome, decide_stages
 from servingpool.decision.decision import Decision
 from servingpool.decision.learn import Memory
-from servingpool.decision.observe import AT, KEPT_SECONDS, LOAD, Buckets, LatencyCount, SampleWindow
+from servingpool.decision.observe import KEPT_SECONDS, Buckets, LatencyCount
 from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool, Slo, Target, Window
 from servingpool.decision.roles import joined
@@ -196,7 +194,7 @@ def plan_pool(
     asked = [replace(one, pool=replace(one.pool, in_charge=permission.act, gateway=gateway)) for one in asked]
     outcomes = decide_stages(asked, ratio_of(seen.pool), seen.at)
     stages = tuple(
-        _decided(one, outcome, outcome.memory if backfilled else before.memory)
+        _decided(one, before.pool, outcome, outcome.memory if backfilled else before.memory)
         for one, before, outcome in zip(seen.stages, asked, outcomes, strict=True)
     )
     decision = joined([one.decision for one in stages])
@@ -235,21 +233,10 @@ def _in_turn(core: Pool, stage: SeenStage) -> Pool:
     )
 
 
-def _decided(stage: SeenStage, outcome: StageOutcome, kept: Memory) -> StagePlan:
+def _decided(stage: SeenStage, core: Pool, outcome: StageOutcome, kept: Memory) -> StagePlan:
     """The plan of an outcome. `kept`: the memory that is kept of it."""
-    calm = calm_since(outcome.memory.window, outcome.decision, stage.pool.spec.slo.attainment_share)
-    told = replace(learned(outcome.memory, kept), calm_since=calm)
+    told = replace(learned(outcome.memory, kept), calm_since=outcome.memory.calm_since(core))
     return StagePlan(stage, outcome.decision, kept, told, outcome.beside)
-
-
-def calm_since(window: SampleWindow, decision: Decision, attainment: float) -> float | None:
-    """See `Learned.calm_since`; at most 20 minutes ago."""
-    if decision.course is None or len(window.rows) == 0:
-        return None
-    most = decision.course.curve.load_for(1.0 - attainment)
-    above = np.flatnonzero(~(window.rows[:, LOAD] <= most))
-    first = int(above[-1]) if len(above) else 0
-    return float(window.rows[first, AT]) if first + 1 < len(window.rows) else None
 
 
 def _together(each: Sequence[Learned]) -> Learned:
