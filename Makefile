@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BESIDE := simulation backtest lab dashboard
+# Where docs/colours.css is served too: an installed package has no docs.
+COLOURED := packages/dashboard/servingpool_dashboard/static packages/simulation/servingpool_simulation/report
 PACKAGES := $(BESIDE:%=packages/%)
 LOCKS := tools/locks
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' operator/servingpool/__init__.py)
@@ -107,9 +109,10 @@ generate: $(STAMP)  ## Write everything that is generated: CRD, the chart's vers
 	@for crd in servingpools gpubudgets; do $(BIN)/servingpool crd $$crd.servingpool.dev > crds/$$crd.servingpool.dev.yaml; done
 	@PYTHONPATH=tools $(BIN)/python -m chart
 	@PYTHONPATH=tools $(BIN)/python -m reference
+	@for place in $(COLOURED); do cp docs/colours.css $$place/colours.css; done
 
 verify: generate  ## Fail if what is generated is not what is committed
-	@git diff --exit-code -- crds charts deploy docs/reference docs/operate/alerts.md || { echo "Generated files differ: run 'make generate' and commit the result"; exit 1; }
+	@git diff --exit-code -- crds charts deploy docs/reference docs/operate/alerts.md $(COLOURED:=/colours.css) || { echo "Generated files differ: run 'make generate' and commit the result"; exit 1; }
 
 # The tools come from a lock of their own, with the versions that dev.lock has where both have one.
 docs: $(STAMP)  ## Build the documentation site into build/site; a dead link fails

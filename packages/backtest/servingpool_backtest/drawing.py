@@ -12,7 +12,7 @@ from servingpool.recording.format import Floats
 from servingpool_backtest.curves import Curves, Seconds
 from servingpool_simulation.report.drawing import Label, stacked, style, svg
 from servingpool_simulation.report.figures import latency, target
-from servingpool_simulation.report.palette import BLUE, GREEN, INK, MUTED, ORANGE
+from servingpool_simulation.report.palette import AREA, BLUE, GREEN, INK, MUTED, ORANGE
 
 HOUR = 3600.0
 
@@ -33,7 +33,7 @@ def _hours(found: Curves) -> Floats:
 
 def _load(axes: Axes, found: Curves) -> list[Label]:
     rate = np.array(found.observed.requests) / found.width
-    axes.fill_between(_hours(found), rate, step="post", color="#afb8c1", linewidth=0)
+    axes.fill_between(_hours(found), rate, step="post", color=AREA, linewidth=0)
     axes.set_ylim(bottom=0)
     axes.set_title("Load: requests that began each second, mean of 5 minutes")
     axes.set_ylabel("requests/s")

@@ -16,6 +16,7 @@ from servingpool_backtest.drawing import course
 from servingpool_backtest.result import Backtest
 from servingpool_simulation.changes import Change
 from servingpool_simulation.report.figures import latency, more_or_less, objective, percent, target
+from servingpool_simulation.report.palette import themed
 
 FREQUENT = 20.0
 """Seconds between scrapes up to which the first of the two errors holds."""
@@ -102,7 +103,7 @@ def shown(found: Backtest, command: str) -> Shown:
 
 def page(one: Shown) -> str:
     """The HTML."""
-    return environment().get_template("backtest.html.j2").render(one=one, course=course(one.curves))
+    return environment().get_template("backtest.html.j2").render(one=one, course=themed(course(one.curves)))
 
 
 def environment() -> Environment:

@@ -55,7 +55,7 @@ class Detail:
     tiles: list[Tile]
     limits: list[Advice]
     conditions: list[Advice]
-    """Those to look at first."""
+    """The bad ones first."""
     decisions: list[tuple[int, Change]]
     """With the number that the charts show too; newest first."""
     warnings: tuple[str, ...] = ()

@@ -79,7 +79,11 @@
   let shape = "";
   const span = () => course.times[course.times.length - 1] - course.times[0];
   const has = (key) => (course.columns[key] || []).some((value) => value !== null);
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const probe = document.body.appendChild(Object.assign(document.createElement("span"), { hidden: true }));
+  const css = (name) => { // as a canvas takes it: the property itself holds the colours of both themes
+    probe.style.color = `var(${name})`;
+    return getComputedStyle(probe).color;
+  };
   const at = (unix) => new Date(unix * 1000).toISOString().slice(...(span() > 90000 ? [5, 16] : [11, 19])).replace("T", " ");
   const shown = (value, chart) =>
     value == null ? "unknown" : (chart.unit === "$" ? "$" : "") + Number(value.toPrecision(3)) +

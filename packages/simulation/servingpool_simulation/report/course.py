@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from servingpool_simulation.demo import Comparison, Role
 from servingpool_simulation.report.drawing import Label, stacked, steps, style, svg
 from servingpool_simulation.report.figures import latency, target
-from servingpool_simulation.report.palette import BLUE, INK, MUTED, ORANGE, looks
+from servingpool_simulation.report.palette import AREA, BLUE, INK, MUTED, ORANGE, OUTPUT, PROMPTS, looks
 from servingpool_simulation.tables import Floats
 
 Panel = Callable[[Axes, Comparison], Sequence[Label]]
@@ -41,7 +41,7 @@ def _stack(comparison: Comparison, panels: Sequence[Panel], *, name: str) -> str
 def arrivals(axes: Axes, comparison: Comparison) -> Sequence[Label]:
     """Requests/s by minute of arrival."""
     at, rate = _by_minute(comparison, np.ones(len(comparison.setup.trace)))
-    axes.fill_between(at, rate, step="post", color="#afb8c1", linewidth=0)
+    axes.fill_between(at, rate, step="post", color=AREA, linewidth=0)
     axes.set_ylim(bottom=0)
     axes.set_title("Load: requests that arrive each second, mean of a minute")
     axes.set_ylabel("requests/s")
@@ -53,14 +53,14 @@ def tokens(axes: Axes, comparison: Comparison) -> Sequence[Label]:
     trace = comparison.setup.trace
     at, prompt = _by_minute(comparison, trace.prompt)
     _, output = _by_minute(comparison, trace.output)
-    axes.fill_between(at, prompt, step="post", color="#ccd3da", linewidth=0)
+    axes.fill_between(at, prompt, step="post", color=PROMPTS, linewidth=0)
     axes.fill_between(at, prompt, prompt + output, step="post", color=ORANGE, alpha=0.8, linewidth=0)
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.set_title("Load: tokens that those requests ask for each second, by arrival")
     axes.set_ylabel("tokens/s")
     middle, top = float(prompt[-1]), float(prompt[-1] + output[-1])
-    return [Label(middle / 2, "prompt", MUTED), Label((middle + top) / 2, "output, on top", "#9a6700")]
+    return [Label(middle / 2, "prompt", MUTED), Label((middle + top) / 2, "output, on top", OUTPUT)]
 
 
 def replicas(axes: Axes, comparison: Comparison) -> Sequence[Label]:

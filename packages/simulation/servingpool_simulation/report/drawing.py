@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from servingpool_simulation.report.palette import FAINT, INK, MUTED
+from servingpool_simulation.report.palette import FAINT, GRID, INK, MUTED
 from servingpool_simulation.tables import Floats
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ _STYLE: dict[Any, Any] = {  # matplotlib types the keys as a literal of all its 
     "axes.grid": True,
     "axes.grid.axis": "y",
     "axes.axisbelow": True,
-    "grid.color": "#eaeef2",
+    "grid.color": GRID,
     "xtick.color": MUTED,
     "ytick.color": MUTED,
     "xtick.labelsize": 9.0,

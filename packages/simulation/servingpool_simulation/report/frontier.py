@@ -11,10 +11,9 @@ from matplotlib.figure import Figure
 from servingpool_simulation.demo import Comparison, Role
 from servingpool_simulation.report.drawing import Label, label_points, style, svg
 from servingpool_simulation.report.miss_scale import miss_scale, misses
-from servingpool_simulation.report.palette import MUTED, looks
+from servingpool_simulation.report.palette import MUTED, STATIC, TUNED, looks
 from servingpool_simulation.run import Result
 
-STATIC, TUNED = "#6e7781", "#9a5b2f"
 FIXED = (Role.HINDSIGHT, Role.PEAK)
 """They are points of the curve of fixed fleets."""
 

@@ -25,6 +25,7 @@ from servingpool_simulation.report.figures import (
 )
 from servingpool_simulation.report.frontier import frontier
 from servingpool_simulation.report.ground import ground
+from servingpool_simulation.report.palette import themed
 from servingpool_simulation.report.terminal import figures
 from servingpool_simulation.run import Result
 
@@ -69,8 +70,8 @@ def page(comparison: Comparison, command: str) -> str:
         cards=list(_cards(comparison)),
         priced=comparison.setup.options.price is not None,
         rows=[_row(entry, comparison) for entry in comparison.entries],
-        course=course(comparison),
-        frontier=frontier(comparison),
+        course=themed(course(comparison)),
+        frontier=themed(frontier(comparison)),
         tuned=tuned(comparison),
         ours=comparison.ours.label,
         changes=[_change(change) for change in comparison.ours.changes],

@@ -9,6 +9,25 @@ from servingpool_simulation.demo import Comparison, Entry, Role
 # Okabe and Ito's palette, made for every common kind of colour blindness.
 BLUE, VERMILION, GREEN, ORANGE = "#0072B2", "#D55E00", "#00795A", "#E69F00"
 INK, MUTED, FAINT = "#1b1f24", "#57606a", "#d0d7de"
+GRID, AREA, PROMPTS, OUTPUT = "#eaeef2", "#afb8c1", "#ccd3da", "#9a6700"
+STATIC, TUNED = "#6e7781", "#9a5b2f"
+_THEMED = {
+    INK: "text",
+    MUTED: "quiet",
+    FAINT: "line",
+    GRID: "grid",
+    AREA: "mark",
+    PROMPTS: "line",
+    "#ffffff": "page",
+    BLUE: "c1",
+    GREEN: "c2",
+    VERMILION: "c3",
+    ORANGE: "c5",
+    OUTPUT: "c5",
+    STATIC: "quiet",
+    TUNED: "c3",
+}
+"""What each colour is called in colours.css."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +56,10 @@ def looks(comparison: Comparison) -> dict[Entry, Look]:
     baselines = [entry for entry in comparison.entries if entry.role is Role.BASELINE]
     found = {entry: _LOOKS[entry.role] for entry in comparison.entries if entry.role is not Role.BASELINE}
     return found | dict(zip(baselines, _BASELINES, strict=True))
+
+
+def themed(drawing: str) -> str:
+    """A drawing within a report: its colours become those of the page, which has two themes."""
+    for color, name in _THEMED.items():
+        drawing = drawing.replace(color.lower(), f"var(--{name})")
+    return drawing
