@@ -28,21 +28,70 @@
 {{- end }}
 {{- end }}
 
+{{- /* Fails for a profile whose fields do not go together: its path, the profile, its histograms, those with a name. */}}
+{{- define "servingpool.profile" -}}
+{{- $path := index . 0 }}
+{{- $histograms := index . 2 }}
+{{- $judged := index . 3 }}
+{{- range $figure, $several := (index . 1).figures }}
+{{- range $index, $given := $several }}
+{{- $one := kindIs "string" $given | ternary (dict "name" $given) $given }}
+{{- $where := printf "%s.figures.%s[%d]" $path $figure $index }}
+{{- $summed := or $one.sum $one.count }}
+{{- if or (and $one.name $summed) (not (or $one.name $summed)) (and $one.sum $one.labels) }}
+{{- fail (printf "%s: must have either name, or sum, or sum and count; labels go with name alone" $where) }}
+{{- end }}
+{{- if and $one.less (or (not $one.name) $one.labels) }}
+{{- fail (printf "%s: less goes with name alone, without labels" $where) }}
+{{- end }}
+{{- range list $one.sum $one.count }}
+{{- if . }}
+{{- $added := false }}
+{{- range . }}{{ if not (hasPrefix "-" .) }}{{ $added = true }}{{ end }}{{ end }}
+{{- if not $added }}{{ fail (printf "%s: must add a metric, got %s" $where (join ", " .)) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range $figure, $several := (index . 1).figures }}
+{{- if not $several }}
+{{- fail (printf "%s: figures.%s must name a series, got an empty list" $path $figure) }}
+{{- end }}
+{{- $histogram := has $figure $histograms }}
+{{- range $given := $several }}
+{{- $one := kindIs "string" $given | ternary (dict "name" $given) $given }}
+{{- if ne (not $one.count) (not (and $histogram $one.sum)) }}
+{{- fail (printf "%s: figures.%s must have name, or %s" $path $figure (ternary "sum and count together" "sum alone, without count" $histogram)) }}
+{{- end }}
+{{- if and (has $figure $judged) $histogram $one.labels }}
+{{- fail (printf "%s: figures.%s must not have labels, as a histogram: use excluded" $path $figure) }}
+{{- end }}
+{{- if and (has $figure $judged) (not $one.name) }}
+{{- fail (printf "%s: figures.%s must have a name: an SLO is judged by its buckets" $path $figure) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Not empty where a profile's TTFT leaves requests out by excluded labels. */}}
+{{- define "servingpool.leavesOut" -}}
+{{- range .figures.timeToFirstToken }}{{ if kindIs "map" . }}{{ with .excluded }}true{{ end }}{{ end }}{{ end }}
+{{- end }}
+
 {{- define "servingpool.checks" -}}
 {{- $values := .Values }}
 {{- include "servingpool.between" (list "interval" .Values.interval "1s" "1m") }}
 {{- include "servingpool.between" (list "history" .Values.history "0s" "6h") }}
-{{- $election := .Values.leaderElection }}
-{{- include "servingpool.between" (list "leaderElection.duration" $election.duration "3s" "5m") }}
-{{- include "servingpool.between" (list "leaderElection.deadline" $election.deadline "2s" "5m") }}
-{{- include "servingpool.between" (list "leaderElection.retry" $election.retry "500ms" "1m") }}
-{{- $retry := include "servingpool.milliseconds" $election.retry | int64 }}
-{{- $deadline := include "servingpool.milliseconds" $election.deadline | int64 }}
-{{- $duration := include "servingpool.milliseconds" $election.duration | int64 }}
+{{- include "servingpool.between" (list "leaderElection.duration" .Values.leaderElection.duration "3s" "5m") }}
+{{- include "servingpool.between" (list "leaderElection.deadline" .Values.leaderElection.deadline "2s" "5m") }}
+{{- include "servingpool.between" (list "leaderElection.retry" .Values.leaderElection.retry "500ms" "1m") }}
+{{- $retry := include "servingpool.milliseconds" .Values.leaderElection.retry | int64 }}
+{{- $deadline := include "servingpool.milliseconds" .Values.leaderElection.deadline | int64 }}
+{{- $duration := include "servingpool.milliseconds" .Values.leaderElection.duration | int64 }}
 {{- if not (and (lt $retry $deadline) (lt $deadline $duration)) }}
-{{- fail (printf "leaderElection: needs retry < deadline < duration, got %s, %s and %s" (include "servingpool.seconds" $election.retry) (include "servingpool.seconds" $election.deadline) (include "servingpool.seconds" $election.duration)) }}
+{{- fail (printf "leaderElection: needs retry < deadline < duration, got %s, %s and %s" (include "servingpool.seconds" .Values.leaderElection.retry) (include "servingpool.seconds" .Values.leaderElection.deadline) (include "servingpool.seconds" .Values.leaderElection.duration)) }}
 {{- end }}
-{{- if and (not $election.enabled) (gt (int .Values.replicas) 1) }}
+{{- if and (not .Values.leaderElection.enabled) (gt (int .Values.replicas) 1) }}
 {{- fail (printf "replicas: must be 0 or 1 without leaderElection.enabled, got %d: every operator would write" (int .Values.replicas)) }}
 {{- end }}
 {{- $names := list }}
@@ -84,6 +133,45 @@
 {{- end }}
 {{- with $twice | uniq | sortAlpha }}
 {{- fail (printf "backends must have different names, got %s twice" (join ", " .)) }}
+{{- end }}
+{{- range $name, $profile := .Values.engines }}
+{{- $path := printf "engines.%s" $name }}
+{{- $figures := $profile.figures | default dict }}
+{{- include "servingpool.profile" (list $path $profile (list "timeToFirstToken" "interTokenLatency" "timePerOutputToken" "queueTime") (list "timeToFirstToken" "timePerOutputToken" "queueTime")) }}
+{{- range $figures.interTokenLatency }}
+{{- if and (kindIs "map" .) .labels }}
+{{- fail (printf "%s: figures.interTokenLatency must not have labels, as a histogram: use excluded" $path) }}
+{{- end }}
+{{- end }}
+{{- if and (include "servingpool.leavesOut" (dict "figures" $figures)) (not (hasKey $figures "begun")) }}
+{{- fail (printf "%s: figures.begun must be there too: figures.timeToFirstToken leaves requests out" $path) }}
+{{- end }}
+{{- $lacking := list }}
+{{- range list "running" "waiting" "generationTokens" "promptTokens" "timeToFirstToken" "interTokenLatency" }}
+{{- if not (hasKey $figures .) }}{{ $lacking = append $lacking . }}{{ end }}
+{{- end }}
+{{- $estimated := and (eq (join "," $lacking) "timeToFirstToken") (hasKey $figures "prefillSeconds") }}
+{{- if and $figures $lacking (not $estimated) }}
+{{- fail (printf "engines: %s.figures must have %s too: decisions need them" $name (join ", " $lacking)) }}
+{{- end }}
+{{- end }}
+{{- range $name, $profile := .Values.gateways }}
+{{- $path := printf "gateways.%s" $name }}
+{{- include "servingpool.profile" (list $path $profile (list "interTokenLatency") list) }}
+{{- range $profile.figures.timeToFirstToken }}
+{{- if and (kindIs "map" .) (or .labels (not .name)) }}
+{{- fail (printf "%s: figures.timeToFirstToken must have a name and no labels: use excluded" $path) }}
+{{- end }}
+{{- end }}
+{{- if and (include "servingpool.leavesOut" $profile) (not (hasKey $profile.figures "arrivals")) }}
+{{- fail (printf "%s: figures.arrivals must be there too: figures.timeToFirstToken leaves requests out" $path) }}
+{{- end }}
+{{- $shows := ($profile.atZero | default dict).shows | default list }}
+{{- range $shows }}
+{{- if or (not (hasKey $profile.figures .)) (not (has . (list "arrivals" "queue" "unserved"))) }}
+{{- fail (printf "%s: atZero.shows must name arrivals, queue, unserved that figures has, got %s" $path (join ", " $shows)) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- range $name, $price := .Values.prices }}
 {{- if (toDate "2006-01-02" .noted).IsZero }}
