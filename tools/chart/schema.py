@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from chart import profiles
 from chart.values import Value, ValuesError
 
 _TYPES: dict[type, str] = {
@@ -31,7 +32,11 @@ def schema(values: Iterable[Value], definitions: dict[str, Any]) -> dict[str, An
         for key in value.path[:-1]:
             section = section["properties"].setdefault(key, _section())
         section["properties"][value.path[-1]] = _leaf(value)
-    return {"$schema": "http://json-schema.org/draft-07/schema#", **root, "definitions": definitions}
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        **root,
+        "definitions": {**definitions, **profiles.definitions()},
+    }
 
 
 def _section() -> dict[str, Any]:

@@ -30,8 +30,8 @@ from servingpool_backtest.run import backtest
 from servingpool_backtest.summary import Line, said, summary
 from servingpool_simulation.inputs import InputError, read_pool
 
-NOT_USABLE, MISSED = 1, 3
-"""Exit codes: a history cannot be used; Auto would have missed the SLO."""
+NOT_USABLE, MISSED, NO_VERDICT = 1, 3, 5
+"""Exit codes: a history cannot be used; Auto would have missed the SLO; the history is too little for a verdict."""
 MOST_SHOWN = 16 * 2**20
 """Bytes of the figures that a page shows."""
 OURS = "<title>servingpool backtest: "
@@ -143,7 +143,7 @@ def single(source: Path, asked: Asked, report: Path, *, figures: bool) -> int:
         echo_json(orjson.dumps(found.to_dict()))
     else:
         echo(f"{sentence(found)}.\nReport: {report}")
-    return 0 if found.held else MISSED
+    return NO_VERDICT if found.doubts else 0 if found.held else MISSED
 
 
 def several(files: Mapping[Path, str], asked: Asked, report: Path, *, form: str, jobs: int) -> int:
@@ -219,6 +219,8 @@ def _written(done: Sequence[_Done], report: Path, *, told: bool) -> int:
         echo(f"{said(lines)}.\nReport: {report}")
     if any(line.failed for line in lines):
         return NOT_USABLE
+    if any(line.doubts for line in lines):
+        return NO_VERDICT
     return 0 if all(line.held for line in lines) else MISSED
 
 

@@ -8,12 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from servingpool.adapters.prometheus.own_record import OwnRecord, Record, one
+from servingpool.api.conditions import ConditionType, Truth
 from servingpool.catalogue.metrics import Metric
 from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, Output, PoolName, named, printed
 from servingpool.cli.output import echo, table
 from servingpool.cli.own_record import ENDED, SINCE, Asked, Match, Prometheus, Source, no_record
 from servingpool.cli.source import Backend, Config
 from servingpool.cli.usage import span
+from servingpool.recording.verdict import MOST_APART, History, band
 
 STEP, MOST_STEPS = 15.0, 40_000
 """Seconds between two looks, the operator's interval; and the most looks, for which the step grows."""
@@ -38,6 +40,9 @@ def compare(  # noqa: PLR0913, a command line's options are its parameters
     The attainment of the requested replicas is observed; that of the recommendation is what the operator expected.
 
     Example: `servingpool compare chat --since 3d --prometheus http://localhost:9090`
+
+    There is no verdict, and a band in place of the expected attainment, on a record under 2 hours or with gaps over
+    10%, while the operator calibrates, and where its expectation is more than 3 points off what was observed.
 
     Exit codes: 0 compared, 2 wrong usage, 3 no recommendation in that time or a pool of several targets, 4 the
     kubeconfig cannot be read, 6 Prometheus did not answer or several pools have this name in it.
@@ -82,6 +87,9 @@ def _show(pool: str, since: str, found: Comparison) -> None:
     rows.append(_amounts("dollars", stood.dollars, wanted.dollars))
     if stood.attainment is None or wanted.attainment is None:
         rows.append(("attainment", "unknown", "unknown", ""))
+    elif found.doubts:
+        expected = band(wanted.attainment, max(MOST_APART, found.apart or 0.0))
+        rows.append(("attainment", f"{stood.attainment:.1%}", f"{expected} expected", ""))
     else:
         points = 100.0 * (wanted.attainment - stood.attainment)
         rows.append(
@@ -113,8 +121,11 @@ ASKED = (
     Metric.RECENT_ATTAINMENT,
     Metric.EXPECTED_MISSES,
     Metric.TARGET_DESIRED,
+    Metric.CONDITION,
 )
 HOUR = 3600.0
+TELLING = 200.0
+"""Requests from which on what was expected is held against what was observed."""
 
 
 class SeveralTargets(Exception):
@@ -145,6 +156,10 @@ class Comparison:
     objective: float | None
     stood: Side
     recommended: Side
+    apart: float | None
+    """Share of requests by which the expectation was off while both fleets were the same; None without such a time."""
+    doubts: tuple[str, ...]
+    """Why this is no verdict; empty where it is one."""
 
     def to_dict(self) -> dict[str, Any]:
         """Fields for JSON, by the names of the fields: camelCase would be a second vocabulary."""
@@ -175,18 +190,21 @@ def compare_fleets(source: OwnRecord, start: float, end: float, step: float) -> 
     Dollars and GPU-hours are given if they were known at every step that counts. Raises SeveralTargets, and as
     `OwnRecord.over`.
     """
-    stood, recommended = _Sums(), _Sums()
-    seconds = requests = judged = 0.0
+    stood, recommended, alike = _Sums(), _Sums(), _Alike()
+    seconds = requests = judged = learning = 0.0
+    first = end
     gpus_known = dollars_known = True
     objective: float | None = None
     # Each look stands for the step before it, so the one at `start` would count beyond the time that was asked for.
-    for _, record in source.over((*ASKED, Metric.OBJECTIVE), min(start + step, end), end, step):
+    for time, record in source.over((*ASKED, Metric.OBJECTIVE), min(start + step, end), end, step):
         if Metric.TARGET_DESIRED in record:
             raise SeveralTargets
         standing, wanted = _fleets(record)
         if standing is None or wanted is None:
             continue
         seconds += step
+        first = min(first, time - step)
+        learning += step if _calibrates(record) else 0.0
         objective = one(record, Metric.OBJECTIVE) or objective
         gpus, price = one(record, Metric.GPUS), one(record, Metric.REPLICA_COST)
         gpus_known = gpus_known and bool(gpus)
@@ -202,15 +220,48 @@ def compare_fleets(source: OwnRecord, start: float, end: float, step: float) -> 
             judged += arrived
             stood.met += met * arrived
             recommended.met += (1.0 - missed) * arrived
+            if standing == wanted:
+                alike.add(met, 1.0 - missed, arrived)
     if not seconds:
         return None
+    covered = max(seconds, end - first)
+    expected, observed = alike.known or (None, None)
     return Comparison(
+        apart=None if expected is None or observed is None else abs(expected - observed),
+        doubts=tuple(History(covered, covered - seconds, learning, expected, observed).doubts()),
         seconds=seconds,
         asked=end - start,
         judged=judged / requests if requests > 0.0 else 0.0,
         objective=objective,
         stood=stood.side(gpus=gpus_known, dollars=dollars_known, requests=judged),
         recommended=recommended.side(gpus=gpus_known, dollars=dollars_known, requests=judged),
+    )
+
+
+@dataclass(slots=True)
+class _Alike:
+    """The times when both fleets were the same: what was expected then is what was to be observed."""
+
+    requests: float = 0.0
+    _observed: float = 0.0
+    _expected: float = 0.0
+
+    def add(self, observed: float, expected: float, requests: float) -> None:
+        self.requests += requests
+        self._observed += observed * requests
+        self._expected += expected * requests
+
+    @property
+    def known(self) -> tuple[float, float] | None:
+        """Attainment as expected and as observed; None of too few requests."""
+        return (self._expected / self.requests, self._observed / self.requests) if self.requests >= TELLING else None
+
+
+def _calibrates(record: Record) -> bool:
+    """Whether the operator still learns the engine and the traffic."""
+    return any(
+        point.labels.get("type") == ConditionType.CALIBRATING and point.labels.get("status") == Truth.TRUE
+        for point in record.get(Metric.CONDITION, ())
     )
 
 

@@ -34,7 +34,7 @@ from servingpool.decision.observation import Unknown
 from servingpool.reconcile.config import OperatorConfig
 from servingpool.recording.format import Chunk
 from servingpool.recording.recorder import LADDER
-from servingpool.recording.suggestion import Attained, Facts, attained, manifest
+from servingpool.recording.suggestion import Facts, Past, manifest, past
 from servingpool.status import judge_drain
 
 STEPS = 168
@@ -70,6 +70,8 @@ def suggest(  # noqa: PLR0913, a command line's options are its parameters
     Engine and model come from the pods' metrics, min and max from the HPA or ScaledObject, the SLO from what was
     attained. The price comes from the node label servingpool.dev/dollars-per-gpu-hour or --gpu-price. Comments say what
     of the autoscaler is lost, what the pod template lacks for a drain, and what Prometheus lacks. Nothing is written.
+    The SLO is assumed, and a comment says why, where the history is under 2 hours, has gaps over 10%, or is of a fleet
+    at which requests queued.
     With -A it looks at all that serve an LLM and can be scaled.
 
     Example: `servingpool suggest hpa/llama -n chat --prometheus http://localhost:9090 > pool.yaml`
@@ -217,7 +219,7 @@ async def _facts(
         model=model,
         origin=origin,
         backend=prometheus.config.name,
-        attained=await _attained(order, target, engine, model, prometheus, end),
+        past=await _past(order, target, engine, model, prometheus, end),
         span=order.since,
         autoscalers=around.autoscalers,
         starts=around.starts,
@@ -227,7 +229,7 @@ async def _facts(
     )
 
 
-async def _attained(
+async def _past(
     order: Order, target: TargetKey, engine: str, model: str, prometheus: PrometheusBackend, end: float
 ) -> Mapping[str, Attained | None]:
     """Attainment from hourly looks at the histograms: a week of 8 pods is one query of 120,000 samples."""
@@ -239,11 +241,11 @@ async def _attained(
     )
     if isinstance(found, Unknown):
         echo(f"{found.reason}: the SLO is not taken from the history.", err=True)
-        return {}
+        return Past({})
     samples = [
         sample for _, pods in found for models in pods.values() if (sample := sample_of(models, model)) is not None
     ]
-    return attained([Chunk.of(end - seconds, end, samples)])
+    return past(Chunk.of(end - seconds, end, samples), seconds / STEPS)
 
 
 def _price(order: Order, around: Survey) -> tuple[float, str] | None:

@@ -223,4 +223,5 @@ def _line(problem: ErrorDetails, *, public: bool = False) -> str:
     # Texts are left out: a wrong one is often a secret in the wrong place. The types that need to tell theirs do.
     # Profiles and prices hold none.
     public = public or problem["loc"][:1] in {("engines",), ("gateways",), ("prices",)}
-    return f"{where(problem['loc']) or 'file'}: {said(problem, tell=public)}"
+    field = where(problem["loc"])
+    return f"{field and f'{field}: '}{said(problem, tell=public)}"

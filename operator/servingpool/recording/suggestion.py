@@ -12,7 +12,9 @@ import numpy as np
 from servingpool.adapters.cluster.autoscaling import bounds_of
 from servingpool.api.duration import parse, write
 from servingpool.api.group import API_VERSION, KIND
-from servingpool.recording.format import Buckets, Chunk
+from servingpool.recording.format import Buckets, Chunk, Scrapes
+from servingpool.recording.verdict import MOST_OVERLOADED as MOST_QUEUED
+from servingpool.recording.verdict import History
 
 EACH_BOUND = 0.975
 """Share of requests within each of the two bounds: both then hold for 95% at least."""
@@ -23,6 +25,10 @@ RANGE = {"ttft": ("1ms", "10m"), "tpot": ("1ms", "10s")}
 HISTOGRAM = {"ttft": "time_to_first_token", "tpot": "time_per_output_token"}
 USUAL = {"ttft": 2.5, "tpot": 0.1}
 """Seconds where nothing was measured; both are buckets of vLLM."""
+STALE = 60.0
+"""Seconds within which a replica is scraped at least once."""
+QUEUED = 0.1
+"""Requests that wait, over those that run, above which a replica counts as overloaded."""
 GROWTH = 2
 """Ratio of the suggested max to the present replicas where no autoscaler sets a max."""
 WIDTH = 100
@@ -75,23 +81,58 @@ class Facts:
     api_version: str = "apps/v1"
 
 
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a workload's history shows."""
+
+    attained: Mapping[str, Attained | None]
+    """By `ttft` and `tpot`, in the times when the fleet was not overloaded."""
+    overloaded: float = 0.0
+    """Share of the scrapes with a queue."""
+    doubts: tuple[str, ...] = ()
+    """Why it is too little to take an SLO from, each with when to ask again."""
+
+
+def overloaded(scrapes: Scrapes) -> Any:
+    """At which scrapes of a pod requests queued, beyond what a burst makes."""
+    running, waiting = (scrapes.figures.get(name) for name in ("running", "waiting"))
+    if running is None or waiting is None:
+        return np.zeros(len(scrapes.at), dtype=bool)
+    return (waiting >= 1.0) & (waiting > QUEUED * running)  # NaN is neither
+
+
+def past(chunk: Chunk, step: float) -> Past:
+    """From coarse scrapes of whole histograms, each the newest of a time; `step`: seconds between these times."""
+    if not chunk.scrapes:
+        return Past({})
+    queued = np.concatenate([overloaded(one) for one in chunk.scrapes])
+    times = np.concatenate([one.at for one in chunk.scrapes])
+    apart = max(step, STALE)  # in between, a scrape may be of the time before
+    looks = len(np.unique((chunk.end - times) // apart))
+    seconds = float(times.max() - times.min())
+    missing = max(0.0, seconds + apart - apart * (looks + 1))
+    return Past(attained([chunk]), float(queued.mean()), tuple(History(seconds, missing).doubts()))
+
+
 def attained(chunks: Iterable[Chunk]) -> dict[str, Attained | None]:
     """Attainment from coarse scrapes of whole histograms: pods that lived for less than a step are left out."""
     counts: dict[str, dict[float, float]] = {short: {} for short in HISTOGRAM}
     totals = dict.fromkeys(HISTOGRAM, 0.0)
-    by_pod: dict[tuple[str, str, tuple[float, ...]], list[Buckets]] = {}
+    by_pod: dict[tuple[str, str, tuple[float, ...]], list[tuple[Buckets, Any]]] = {}
     for chunk in chunks:
         for scrapes in chunk.scrapes:
             for short, name in HISTOGRAM.items():
                 one = scrapes.histograms.get(name)
                 if one is not None:
-                    by_pod.setdefault((short, scrapes.pod, one.bounds), []).append(one)
+                    by_pod.setdefault((short, scrapes.pod, one.bounds), []).append((one, overloaded(scrapes)))
     for (short, _, bounds), parts in by_pod.items():
-        count = np.concatenate([one.count for one in parts])
-        each = np.concatenate([one.counts for one in parts])
+        count = np.concatenate([one.count for one, _ in parts])
+        each = np.concatenate([one.counts for one, _ in parts])
+        queued = np.concatenate([queue for _, queue in parts])
+        calm = ~(queued[1:] | queued[:-1])
         restarted = np.diff(count) < 0
-        totals[short] += float(np.where(restarted, count[1:], np.diff(count)).sum())
-        rise = np.where(restarted[:, None], each[1:], np.diff(each, axis=0)).sum(axis=0)
+        totals[short] += float(np.where(restarted, count[1:], np.diff(count))[calm].sum())
+        rise = np.where(restarted[:, None], each[1:], np.diff(each, axis=0))[calm].sum(axis=0)
         for bound, more in zip(bounds, rise.tolist(), strict=True):
             counts[short][bound] = counts[short].get(bound, 0.0) + more
     return {short: _lowest(counts[short], totals[short], *map(parse, RANGE[short])) for short in HISTOGRAM}
@@ -168,20 +209,38 @@ def _kind(facts: Facts) -> list[str]:
 
 def _slo(facts: Facts) -> Iterator[str]:
     for short, name in (("ttft", "timeToFirstToken"), ("tpot", "timePerOutputToken")):
-        found = facts.attained.get(short)
-        if found is None:
+        found, queued = facts.past.attained.get(short), facts.past.overloaded
+        left_out = f" Requests queued at {queued:.0%} of the scrapes, which are left out." if queued > 0.005 else ""
+        if found is None or facts.past.doubts or queued > MOST_QUEUED:
             text = f"{name}: {_written(USUAL[short])}"
-            said = f"Assumed: Prometheus shows too few requests in {facts.span}, or no bucket that holds 97.5% of them."
+            said = f"Assumed. {_why(facts, found)}"
         else:
             text = f"{name}: {_written(found.bound)}"
             said = (
                 f"{100 * found.share:.1f}% of {found.requests:,.0f} requests in the last {facts.span} were within this "
-                "bucket of the engine, so it is counted exactly."
+                f"bucket of the engine, so it is counted exactly.{left_out}"
             )
             if found.looser is not None:
                 said += f" The next bucket is {_written(found.looser)}: a looser bound needs fewer replicas."
         yield from _line(text, said, 4)
     yield from _line("attainment: 95", "Percent of requests within every bound; the default.", 4)
+
+
+def _why(facts: Facts, found: Attained | None) -> str:
+    """Why the history gives no bound, when to ask again, and the band in which the bound seems to lie."""
+    past = facts.past
+    if past.overloaded > MOST_QUEUED:
+        why = (
+            f"Requests queued at {past.overloaded:.0%} of the scrapes: the history shows what an overloaded fleet "
+            "attains. Ask again after a day in which hardly a request queued."
+        )
+    elif past.doubts:
+        why = " ".join(past.doubts)
+    else:
+        return f"Prometheus shows too few requests in {facts.span}, or no bucket that holds 97.5% of them."
+    if found is None or found.looser is None:
+        return why
+    return f"{why} So far the bound seems to lie between {_written(found.bound)} and {_written(found.looser)}."
 
 
 def _written(seconds: float) -> str:

@@ -11,6 +11,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from servingpool import __version__
 from servingpool.api.duration import brief
 from servingpool.decision.observation import Unknown
+from servingpool.recording.verdict import band
 from servingpool_backtest.curves import Curves
 from servingpool_backtest.drawing import course
 from servingpool_backtest.result import Backtest
@@ -66,7 +67,8 @@ class Shown:
 
     title: str
     objective: str
-    held: bool
+    held: bool | None
+    """None without a verdict."""
     sentence: str
     cards: tuple[tuple[str, str, str], ...]
     """Figure, what it is, what stands beside it."""
@@ -88,7 +90,7 @@ def shown(found: Backtest, command: str) -> Shown:
     return Shown(
         title=f"{found.header.namespace}/{found.header.target}",
         objective=objective(found.question.pool.slo),
-        held=found.held,
+        held=None if found.doubts else found.held,
         sentence=sentence(found),
         cards=tuple(_cards(found)),
         rows=tuple(_rows(found)),
@@ -120,8 +122,16 @@ def environment() -> Environment:
 
 
 def sentence(found: Backtest) -> str:
-    """The answer in one sentence."""
+    """The answer in one sentence; without a verdict why, when to ask again, and bands in place of figures."""
     was, auto = found.hours
+    if found.doubts:
+        low, high = found.hours_band
+        attained = found.auto.attainment
+        served = "" if attained is None else f", with {band(attained, found.points_band)} of requests within the SLO"
+        return (
+            f"No verdict yet. {' '.join(found.doubts)} Auto may have used {low:,.1f} to {high:,.1f} GPU-hours where "
+            f"{was:,.1f} were used{served}"
+        )
     attained = found.auto.attainment
     said = "no request came" if attained is None else f"{percent(attained)} of requests within the SLO"
     saved = (
@@ -141,6 +151,13 @@ def _cards(found: Backtest) -> Iterator[tuple[str, str, str]]:
     was, auto = found.hours
     observed = found.observed.attainment(found.scored_from)
     slo = found.question.pool.slo
+    if found.doubts:
+        low, high = found.hours_band
+        attained = found.auto.attainment
+        share = "-" if attained is None else band(attained, found.points_band)
+        yield share, "within the SLO with Auto", f"observed {_share(observed)}, objective {target(slo)}"
+        yield f"{low:,.1f} to {high:,.1f}", "GPU-hours with Auto", f"{was:,.1f} were used"
+        return
     yield (
         _share(found.auto.attainment),
         "within the SLO with Auto",
@@ -158,6 +175,10 @@ def _cards(found: Backtest) -> Iterator[tuple[str, str, str]]:
 def _rows(found: Backtest) -> Iterator[tuple[str, str, str, str]]:
     """What, GPU-hours, attained, where it comes from."""
     was, auto = found.hours
+    hours, share = f"{auto:,.1f}", _share(found.auto.attainment)
+    if found.doubts and found.auto.attainment is not None:
+        low, high = found.hours_band
+        hours, share = f"{low:,.1f} to {high:,.1f}", band(found.auto.attainment, found.points_band)
     yield "as it was, observed", f"{was:,.1f}", _share(found.observed.attainment(found.scored_from)), "Prometheus"
     yield (
         "as it was, replayed",
@@ -169,7 +190,7 @@ def _rows(found: Backtest) -> Iterator[tuple[str, str, str, str]]:
         rule = found.question.rule
         origin = f"its rule in charge: {rule.described()}"
         yield f"{rule.name}, replayed", f"{found.rule_hours:,.1f}", _share(found.rule.attainment), origin
-    yield "Auto, replayed", f"{auto:,.1f}", _share(found.auto.attainment), "the operator's decision core in charge"
+    yield "Auto, replayed", hours, share, "the operator's decision core in charge"
 
 
 def _ground(found: Backtest) -> Iterator[tuple[str, str]]:

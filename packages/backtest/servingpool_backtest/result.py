@@ -11,6 +11,7 @@ import numpy as np
 from servingpool.api.duration import brief, write
 from servingpool.decision.pool import Pool
 from servingpool.recording.format import Floats, Header
+from servingpool.recording.verdict import MOST_APART, History
 from servingpool_backtest.arrivals import Arrivals
 from servingpool_backtest.autoscaler_rule import Rule
 from servingpool_backtest.engine_fit import USUAL_BATCH, EngineFit
@@ -21,6 +22,8 @@ FORMAT = 1
 """Of the JSON; rises when a key changes its meaning."""
 COLD_START = 120.0
 """Seconds where no start was recorded: the default of spec.behavior.coldStart."""
+WORST_HOURS = 0.31
+"""Share by which GPU-hours were off at worst on histories with gaps (docs/explanation/evidence.md)."""
 RARE = 0.001
 """Share of late requests below which the history never touched the engine's limit."""
 
@@ -101,6 +104,28 @@ class Backtest:
         return attained is None or attained >= self.question.pool.slo.attainment
 
     @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why this is no verdict; empty where it is one."""
+        history = History(
+            seconds=self.scored_until - self.header.begin,
+            missing=sum(end - begin for begin, end in self.arrivals.holes),
+            modelled=self.was.attainment,
+            observed=self.observed.attainment(self.scored_from),
+        )
+        return tuple(history.doubts())
+
+    @property
+    def hours_band(self) -> tuple[float, float]:
+        """GPU-hours of Auto, least and most, where there is no verdict."""
+        return self.auto_hours[0] * (1.0 - WORST_HOURS), self.auto_hours[-1] * (1.0 + WORST_HOURS)
+
+    @property
+    def points_band(self) -> float:
+        """Share of requests by which Auto's attainment may be off, where there is no verdict."""
+        modelled, observed = self.was.attainment, self.observed.attainment(self.scored_from)
+        return max(MOST_APART, 0.0 if modelled is None or observed is None else abs(modelled - observed))
+
+    @property
     def bins(self) -> Bins:
         """Auto's, at the same times as the observed ones."""
         return self.auto.by_bin(self.observed.at, self.observed.width)
@@ -154,6 +179,8 @@ class Backtest:
             "end": self.scored_until,
             "slo": asdict(slo),
             "held": self.held,
+            "verdict": None if self.doubts else "held" if self.held else "missed",
+            "doubts": list(self.doubts),
             "gpu_hours": {
                 "observed": hours[0],
                 "auto": hours[1],

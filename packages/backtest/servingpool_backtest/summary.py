@@ -26,6 +26,8 @@ class Line:
     sentence: str = ""
     objective: str = ""
     held: bool = False
+    doubts: tuple[str, ...] = ()
+    """Why there is no verdict; empty where there is one."""
     was: float = 0.0
     """GPU-hours, as the next two."""
     auto: float = 0.0
@@ -56,6 +58,7 @@ class Line:
             sentence=sentence(found),
             objective=objective(found.question.pool.slo),
             held=found.held,
+            doubts=found.doubts,
             was=was,
             auto=auto,
             rule=found.rule_hours,
@@ -77,7 +80,7 @@ def page_of(target: str) -> str:
 
 def summary(lines: Sequence[Line], command: str) -> str:
     """The HTML; those that failed first, then those with the most to save."""
-    done = sorted((one for one in lines if not one.failed), key=lambda one: one.auto - one.was)
+    done = sorted((one for one in lines if not one.failed and not one.doubts), key=lambda one: one.auto - one.was)
     was, auto = sum(one.was for one in done), sum(one.auto for one in done)
     saved = [one.saved for one in done if one.saved is not None]
     return (
@@ -86,6 +89,7 @@ def summary(lines: Sequence[Line], command: str) -> str:
         .render(
             done=done,
             failed=[one for one in lines if one.failed],
+            doubted=[one for one in lines if one.doubts],
             said=said(lines),
             was=was,
             auto=auto,
@@ -101,12 +105,21 @@ def summary(lines: Sequence[Line], command: str) -> str:
 
 def said(lines: Sequence[Line]) -> str:
     """All of them in one sentence."""
-    done = [one for one in lines if not one.failed]
+    done = [one for one in lines if not one.failed and not one.doubts]
     was, auto = sum(one.was for one in done), sum(one.auto for one in done)
     held = sum(one.held for one in done)
-    pools = "1 pool" if len(done) == 1 else f"{len(done)} pools"
-    text = f"{pools}: Auto would have used {auto:,.1f} GPU-hours where {was:,.1f} were used"
-    text += f" ({more_or_less(auto, was)})" if was else ""
-    text += f", and {held} would have kept the SLO"
-    failed = len(lines) - len(done)
-    return f"{text}. {failed} could not be backtested" if failed else text
+    parts = []
+    if done:
+        text = f"{_pools(len(done))}: Auto would have used {auto:,.1f} GPU-hours where {was:,.1f} were used"
+        text += f" ({more_or_less(auto, was)})" if was else ""
+        parts.append(f"{text}, and {held} would have kept the SLO")
+    doubted, failed = sum(bool(one.doubts) for one in lines), sum(bool(one.failed) for one in lines)
+    if doubted:
+        parts.append(f"{_pools(doubted)} without a verdict yet")
+    if failed or not parts:
+        parts.append(f"{failed} could not be backtested")
+    return ". ".join(parts)
+
+
+def _pools(count: int) -> str:
+    return "1 pool" if count == 1 else f"{count} pools"

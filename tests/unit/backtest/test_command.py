@@ -25,8 +25,9 @@ from servingpool.cli import record as recording
 from servingpool.cli.backtest import backtest
 from servingpool.cli.figures import Target
 from servingpool.reconcile.config import OperatorConfig
+from servingpool.recording import verdict
 from servingpool.recording.format import Chunk, Header
-from servingpool_backtest.summary import Line
+from servingpool_backtest.summary import Line, said, summary
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.traces import poisson
 
@@ -57,6 +58,9 @@ def servingpool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "400")
     monkeypatch.setenv("TERMINAL_WIDTH", "400")
+    # These histories are of an hour at most, so that they are made in a second.
+    monkeypatch.setattr(verdict, "LEAST", 0.0)
+    monkeypatch.setattr(verdict, "MOST_APART", 1.0)
     app = typer.Typer()
     app.command()(backtest)
     app.command()(recording.record)
@@ -81,6 +85,38 @@ def test_json_has_the_fleets_over_time_and_every_decision(servingpool: Command) 
     assert found["changes"]
     assert all(change["reason"] for change in found["changes"])
     assert {len(column) for column in found["series"]["auto"].values()} == {len(found["series"]["time"])}
+
+
+def test_a_history_under_two_hours_has_no_verdict_but_a_band_and_when_to_ask_again(
+    servingpool: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verdict, "LEAST", 7200.0)
+    result = servingpool(*BASE)
+    assert result.exit_code == 5, result.output
+    assert "No verdict yet. The history is " in result.output
+    assert " long, and a verdict needs 2h: ask again in 1h" in result.output
+    assert re.search(
+        r"Auto may have used [\d.]+ to [\d.]+ GPU-hours where [\d.]+ were used, with \d+% to \d+%", result.output
+    )
+    page = Path("report/backtest.html").read_text()
+    assert "No verdict yet." in page
+    assert "SLO held" not in page
+    found = orjson.loads(servingpool(*BASE, "-o", "json").stdout)
+    assert found["verdict"] is None
+    assert found["doubts"]
+
+
+def test_a_pool_without_a_verdict_is_in_no_sum() -> None:
+    sound = Line("chat/a", page="chat.a.html", held=True, was=10.0, auto=8.0)
+    short = Line("chat/b", page="chat.b.html", was=90.0, auto=10.0, doubts=("The history is 10m long.",))
+    assert said([sound, short]) == (
+        "1 pool: Auto would have used 8.0 GPU-hours where 10.0 were used (20% less), and 1 would have kept the SLO. "
+        "1 pool without a verdict yet"
+    )
+    assert said([short]) == "1 pool without a verdict yet"
+    page = summary([sound, short], "servingpool backtest")
+    assert "No verdict yet" in page
+    assert "The history is 10m long." in page
 
 
 def test_exits_3_where_auto_would_have_missed_the_slo(servingpool: Command) -> None:

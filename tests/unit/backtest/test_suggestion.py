@@ -9,7 +9,7 @@ import yaml
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import Histogram, ReplicaMetrics
 from servingpool.recording.format import Chunk
-from servingpool.recording.suggestion import Attained, Facts, attained, manifest
+from servingpool.recording.suggestion import Attained, Facts, Past, attained, manifest, past
 
 HPA = {
     "kind": "HorizontalPodAutoscaler",
@@ -35,7 +35,7 @@ FACTS = Facts(
     model="org/llama: 3",
     origin="From the metrics of 3 pods.",
     backend="default",
-    attained={"ttft": Attained(0.75, 0.981, 12_345.0, 1.0), "tpot": Attained(0.05, 0.99, 12_345.0, None)},
+    past=Past({"ttft": Attained(0.75, 0.981, 12_345.0, 1.0), "tpot": Attained(0.05, 0.99, 12_345.0, None)}),
     span="7d",
     autoscalers=(HPA,),
     starts=(80.0, 95.0, 130.0),
@@ -71,7 +71,7 @@ def test_each_line_says_where_it_comes_from() -> None:
 
 
 def test_bounds_are_written_as_people_write_them() -> None:
-    text = manifest(replace(FACTS, attained={"ttft": Attained(2.5, 0.98, 500.0, 7.5), "tpot": None}))
+    text = manifest(replace(FACTS, past=Past({"ttft": Attained(2.5, 0.98, 500.0, 7.5), "tpot": None})))
     assert "timeToFirstToken: 2500ms\n" in text
     assert "The next bucket is 7500ms" in commented(text, "timeToFirstToken")
     assert "timePerOutputToken: 100ms\n" in text
@@ -95,11 +95,11 @@ def test_a_scaled_object_loses_zero_and_its_schedule() -> None:
 
 
 def test_nothing_known_gives_a_valid_pool_that_says_so() -> None:
-    bare = replace(FACTS, autoscalers=(), attained={}, starts=(), price=None, gpus=0, drain="", missing=())
+    bare = replace(FACTS, autoscalers=(), past=Past({}), starts=(), price=None, gpus=0, drain="", missing=())
     text = manifest(bare)
     pool = ServingPool.read(yaml.safe_load(text))
     assert (pool.spec.targets[0].min, pool.spec.targets[0].max) == (1, 6)
-    assert commented(text, "timeToFirstToken").startswith("Assumed: Prometheus shows too few requests in 7d")
+    assert commented(text, "timeToFirstToken").startswith("Assumed. Prometheus shows too few requests in 7d")
     assert "set costPerReplicaHour" in text
 
 
@@ -125,3 +125,59 @@ def scraped(at: float, within: tuple[float, ...], count: float, pod: str = "llam
 def test_the_slo_is_the_lowest_bucket_that_held(samples: list[ReplicaMetrics], expected: Any) -> None:
     found = attained([Chunk.of(0.0, 7200.0, samples)])
     assert found["ttft"] == (None if expected is None else Attained(*expected))
+
+
+def looks(hours: list[float], waiting: list[float]) -> Chunk:
+    """A pod that serves 1,000 requests an hour, within half a second unless requests queue."""
+    samples, fast, all_ = [], 0.0, 0.0
+    for hour, queue in zip(hours, waiting, strict=True):
+        histogram = Histogram((0.5, 1.0, 5.0), (fast, fast, all_), 0.0, all_)
+        samples.append(
+            ReplicaMetrics(
+                "llama-1",
+                3600.0 * hour,
+                running=100.0,
+                waiting=queue,
+                time_to_first_token=histogram,
+                time_per_output_token=histogram,
+            )
+        )
+        all_ += 1000.0
+        fast += 0.0 if queue > 10.0 else 1000.0
+    return Chunk.of(0.0, 3600.0 * hours[-1], samples)
+
+
+def test_an_overloaded_fleet_makes_no_slo() -> None:
+    """What it attains, 5 s here, is what the overload made, and not what users need."""
+    calm = past(looks([*range(11)], [0.0] * 11), 3600.0)
+    assert calm.overloaded == 0.0
+    assert calm.attained["ttft"] == Attained(0.5, 1.0, 10_000.0, 1.0)
+    assert not calm.doubts
+    once = past(looks([*range(30)], [0.0] * 28 + [50.0, 0.0]), 3600.0)
+    assert once.attained["ttft"] == Attained(0.5, 1.0, 27_000.0, 1.0), "an hour under overload is left out"
+    text = manifest(replace(FACTS, past=once))
+    assert "Requests queued at 3% of the scrapes, which are left out." in commented(text, "timeToFirstToken")
+    always = past(looks([*range(11)], [0.0, 0.0, 0.0] + [90.0] * 8), 3600.0)
+    text = manifest(replace(FACTS, past=always))
+    assert "timeToFirstToken: 2500ms\n" in text, "an assumption, and not the 5 s of the overload"
+    assert commented(text, "timeToFirstToken").startswith("Assumed. Requests queued at 73% of the scrapes")
+    assert "Ask again after a day in which hardly a request queued." in commented(text, "timeToFirstToken")
+
+
+@pytest.mark.parametrize(
+    ("hours", "said"),
+    [
+        ([0, 0.5, 1], "The history is 1h long, and a verdict needs 2h: ask again in 1h."),
+        (
+            [0, 1, 2, 7, 8, 9, 10],
+            "Data are missing for 3h of 10h, more than 10%: mend the scraping, and ask again in 20h",
+        ),
+    ],
+)
+def test_too_little_history_gives_a_band_and_when_to_ask_again(hours: list[float], said: str) -> None:
+    found = past(looks(hours, [0.0] * len(hours)), 3600.0 * (hours[1] - hours[0]))
+    text = manifest(replace(FACTS, past=found))
+    assert "timeToFirstToken: 2500ms\n" in text
+    comment = commented(text, "timeToFirstToken")
+    assert said in comment
+    assert "So far the bound seems to lie between 500ms and 1s." in comment

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
+
+from servingpool.recording import verdict
+from servingpool.recording.verdict import History
 
 from ..reconcile.stories import settled, several  # noqa: TID252, tests are no package of an installed name
 from .recorder import Recorder
@@ -14,8 +18,9 @@ TARGET = {"name": "vllm", "min": 1, "max": 10, "gpusPerReplica": 2, "costPerRepl
 
 
 @pytest.fixture
-def beside() -> Recorder:
+def beside(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     """Six replicas stand for half an hour, and fewer would do."""
+    monkeypatch.setattr(verdict, "LEAST", 0.0)  # half an hour is enough for these stories
     recorder = Recorder(settled(mode="Recommend", targets=[TARGET]))
     recorder.world.autoscaler("HorizontalPodAutoscaler")
     recorder.world.set_replicas("vllm", 6, by="kube-controller-manager")
@@ -61,6 +66,43 @@ def test_people_read_the_difference(beside: Recorder, monkeypatch: pytest.Monkey
     assert "-" in rows["GPU-hours"]
     assert "expected" in rows["attainment"]
     assert "points" in rows["attainment"]
+
+
+def test_a_short_record_gives_no_verdict_but_a_band_and_when_to_ask_again(
+    beside: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verdict, "LEAST", 7200.0)
+    shown = beside.ask(monkeypatch, "compare", "--since", f"{MINUTES}m")
+    assert shown.exit_code == 0
+    assert (
+        f"No verdict yet. The history is {MINUTES}m long, and a verdict needs 2h: ask again in 1h30m." in shown.output
+    )
+    (attainment,) = (line for line in shown.output.splitlines() if line.startswith("attainment"))
+    assert re.search(r"\d+% to \d+% expected$", attainment), "a band, and no difference"
+    told = json.loads(beside.ask(monkeypatch, "compare", "--since", f"{MINUTES}m", "-o", "json").stdout)
+    assert len(told["doubts"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("history", "said"),
+    [
+        (History(7200.0, 0.0), ""),
+        (History(600.0, 0.0), "The history is 10m long, and a verdict needs 2h: ask again in 1h50m."),
+        (
+            History(36_000.0, 7200.0),
+            "Data are missing for 2h of 10h, more than 10%: mend the scraping, and ask again in 10h",
+        ),
+        (History(36_000.0, 3600.0), ""),
+        (History(7200.0, 0.0, learning=1800.0), "The operator was calibrating for 30m of 2h: ask again in 3h or from"),
+        (History(7200.0, 0.0, modelled=0.839, observed=0.971), "13.2 points apart, over 3."),
+        (History(7200.0, 0.0, modelled=0.95, observed=0.97), ""),
+        (History(7200.0, 0.0, modelled=None, observed=0.97), ""),
+    ],
+)
+def test_a_verdict_needs_enough_of_a_history(history: History, said: str) -> None:
+    doubts = list(history.doubts())
+    assert len(doubts) == (1 if said else 0)
+    assert said in " ".join(doubts)
 
 
 def test_time_before_the_record_is_not_counted_as_zero(beside: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ def test_durations_are_written_as_everywhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "file: input should be a valid dictionary"),
+        ("", "is not valid: input should be a valid dictionary"),
         ("backends: []", "backends: tuple should have at least 1 item"),
         ("[1, 2", "is not YAML"),
         ("[" * 20_000, "is not YAML: it is nested too deeply"),
