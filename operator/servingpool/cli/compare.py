@@ -81,6 +81,8 @@ def compare(  # noqa: PLR0913, a command line's options are its parameters
 def _show(pool: str, since: str, found: Comparison) -> None:
     stood, wanted = found.stood, found.recommended
     echo(f"ServingPool {pool}, last {since}: both fleets known for {found.seconds / found.asked:.0%} of the time\n")
+    if found.doubts:
+        echo(f"No verdict yet. {' '.join(found.doubts)}\n")
     rows: list[tuple[str, ...]] = [("", "requested", "recommended", "difference")]
     rows.append(_amounts("replica-hours", stood.replica_hours, wanted.replica_hours))
     rows.append(_amounts("GPU-hours", stood.gpu_hours, wanted.gpu_hours))

@@ -231,8 +231,8 @@ async def _facts(
 
 async def _past(
     order: Order, target: TargetKey, engine: str, model: str, prometheus: PrometheusBackend, end: float
-) -> Mapping[str, Attained | None]:
-    """Attainment from hourly looks at the histograms: a week of 8 pods is one query of 120,000 samples."""
+) -> Past:
+    """The past from hourly looks at the histograms: a week of 8 pods is one query of 120,000 samples."""
     seconds, bounds = span("--since", order.since, HISTORY), frozenset(LADDER)
     pods = pods_of_any([(target.name, target.sort)])
     request = ReadRequest(engine=engine, ttft_bounds=bounds, tpot_bounds=bounds, pods=pods)

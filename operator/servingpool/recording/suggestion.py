@@ -63,8 +63,7 @@ class Facts:
     origin: str
     """Origin of engine and model."""
     backend: str
-    attained: Mapping[str, Attained | None]
-    """Attainment by `ttft` and `tpot`."""
+    past: Past
     span: str
     """Length of the history, such as 7d."""
     autoscalers: Sequence[Mapping[str, Any]] = ()
@@ -86,7 +85,7 @@ class Past:
     """What a workload's history shows."""
 
     attained: Mapping[str, Attained | None]
-    """By `ttft` and `tpot`, in the times when the fleet was not overloaded."""
+    """Attainment by `ttft` and `tpot`, in the times when the fleet was not overloaded."""
     overloaded: float = 0.0
     """Share of the scrapes with a queue."""
     doubts: tuple[str, ...] = ()
@@ -115,7 +114,7 @@ def past(chunk: Chunk, step: float) -> Past:
 
 
 def attained(chunks: Iterable[Chunk]) -> dict[str, Attained | None]:
-    """Attainment from coarse scrapes of whole histograms: pods that lived for less than a step are left out."""
+    """Attainment while no request queued; pods that lived for less than a step are left out."""
     counts: dict[str, dict[float, float]] = {short: {} for short in HISTOGRAM}
     totals = dict.fromkeys(HISTOGRAM, 0.0)
     by_pod: dict[tuple[str, str, tuple[float, ...]], list[tuple[Buckets, Any]]] = {}
