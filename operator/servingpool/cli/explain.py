@@ -106,14 +106,19 @@ def explain(  # noqa: PLR0913, a command line's options are its parameters
     raise typer.Exit(Exit.EXPLAINED if found.status.last_decision is not None else Exit.NO_DECISION)
 
 
-def _explain(raw: dict[str, Any], output: Output | None) -> ServingPool:
-    """Print the pool's last decision. Ends the command where the pool is not valid."""
+def _read(raw: dict[str, Any]) -> ServingPool:
+    """The pool. Ends the command where it is not valid."""
     try:
-        found = ServingPool.read(raw)
+        return ServingPool.read(raw)
     except ValidationError as error:
         meta = raw["metadata"]
         echo(f"ServingPool {meta['namespace']}/{meta['name']} is not valid: {problems(error)}", err=True)
         raise typer.Exit(Exit.INVALID) from None
+
+
+def _explain(raw: dict[str, Any], output: Output | None) -> ServingPool:
+    """Print the pool's last decision."""
+    found = _read(raw)
     if output is not None:
         printed(found.status.to_dict(), output)
     else:
@@ -132,7 +137,7 @@ def _watch(
         return None if decision is None else (decision.replicas, decision.verdict, decision.reason), conditions
 
     for changed in pools.changes(*where, raw):
-        found = ServingPool.read(changed)
+        found = _read(changed)
         if said(found) != said(last):
             last = _explain(changed, output)
     raise KeyboardInterrupt

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 _PIECE = re.compile(r"\{([^{}]*)\}|([^{}]+)")
-_STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[(-?[0-9]+|\*)\]|\['([^']+)'\]|\.?\[?\*\]?")
+_STEP = re.compile(r"\.((?:[A-Za-z0-9_/-]|\\\.)+)|\.?\[(-?[0-9]+|\*)\]|\['([^']+)'\]|\.\*")
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 LIKE = "such as {.status.desiredReplicas} or {.items[*].metadata.name}"
 Step = str | int | None
@@ -78,7 +78,7 @@ def _steps(words: str) -> list[Step]:
         if found is None:
             raise ValueError(f"'{words}' is no path to a field, {LIKE}")
         name, index, quoted = found.groups()
-        steps.append(name or quoted or (int(index) if index not in {None, "*"} else None))
+        steps.append((name or "").replace("\\.", ".") or quoted or (int(index) if index not in {None, "*"} else None))
         at = found.end()
     return steps
 

@@ -18,7 +18,7 @@ from typer.core import TyperCommand
 
 from servingpool import __version__
 from servingpool.cli.output import echo
-from servingpool.cli.usage import Commands
+from servingpool.cli.usage import Commands, wrong
 
 COMMANDS = {
     "get": "List pools, with kubectl's flags and your own rights.",
@@ -131,6 +131,7 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     *,
     acting: Annotated[
         str | None,
@@ -143,6 +144,8 @@ def options(
     """Autoscaler for LLM engines: keeps a latency SLO with as few replicas as possible."""
     from servingpool.adapters.cluster.kubeconfig import act_as
 
+    if acting is not None and context.invoked_subcommand == "run":
+        wrong("--as is for the commands of a person: the operator acts as its service account")
     act_as(acting)
 
 

@@ -56,7 +56,8 @@ def _operators(pools: Pools) -> dict[str, str]:
     found = pools.find(path_of("apps/v1", "deployments"), "list deployments", labelSelector=OPERATOR)
     told = {}
     for one in found["items"]:
-        meta, image = one["metadata"], str(one["spec"]["template"]["spec"]["containers"][0]["image"])
+        meta, containers = one["metadata"], one["spec"]["template"]["spec"]["containers"]
+        image = str(next((each for each in containers if each.get("name") == "operator"), containers[0])["image"])
         chart = str(meta.get("labels", {}).get("helm.sh/chart", "")).rpartition("operator-")[2]
         tag = "" if "@" in image else image.rpartition("/")[2].partition(":")[2]
         told[f"{meta['namespace']}/{meta['name']}"] = tag or chart or "unknown"

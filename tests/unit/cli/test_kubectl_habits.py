@@ -293,7 +293,7 @@ LIST: dict[str, list[dict[str, Any]]] = {
     "items": [
         {"metadata": {"name": "qwen"}, "status": {"desiredReplicas": 12, "targets": [{"name": "a"}, {"name": "b"}]}},
         {"metadata": {"name": "llama"}, "status": {"desiredReplicas": 3}},
-        {"metadata": {"name": "new"}},
+        {"metadata": {"name": "new", "labels": {"app.io/name": "chat"}}},
     ]
 }
 
@@ -303,7 +303,7 @@ LIST: dict[str, list[dict[str, Any]]] = {
     [
         ("{.items[*].metadata.name}", "qwen llama new"),
         ("{.items[0].status.desiredReplicas}", "12"),
-        ("{$.items[-1].metadata}", '{"name": "new"}'),
+        ("{$.items[1].metadata}", '{"name": "llama"}'),
         ("{.items[0].status.targets[*]['name']}", "a b"),
         (
             '{range .items[*]}{.metadata.name}{"\\t"}{.status.desiredReplicas}{"\\n"}{end}',
@@ -311,6 +311,7 @@ LIST: dict[str, list[dict[str, Any]]] = {
         ),
         ("name={.items[1].metadata.name}", "name=llama"),
         ("{.items[9].metadata.name}{.none}", ""),
+        ("{.items[2].metadata.labels.app\\.io/name}", "chat"),
     ],
 )
 def test_a_template_shows_the_fields_that_it_names(template: str, shown: str) -> None:
@@ -378,6 +379,12 @@ def test_what_every_command_takes_may_stand_anywhere(
     assert (chosen, pools.asked) == ([("eu", "ann")], [("prod", "qwen")])
     run("get")
     assert chosen[1:] == [(None,)], "another command acts as itself"
+
+
+def test_the_operator_acts_as_nobody_else() -> None:
+    shown = run("run", "--config", "none.yaml", "--as", "ann")
+    assert shown.exit_code == 2
+    assert "the operator acts as its service account" in shown.stderr
 
 
 def test_a_request_names_whom_it_acts_as() -> None:
