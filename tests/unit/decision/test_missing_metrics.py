@@ -290,7 +290,7 @@ def test_a_queue_keeps_only_its_own_engine_busy_however_long_it_is():
         world.engines[0].waiting = queued
         *_, outcome = world.run(8.0, 1)
         needs.append(outcome.decision.need)
-    assert "1.0 more are kept busy by" in outcome.decision.reason
+    assert "queued requests keep 1.0 more busy" in outcome.decision.reason
     assert needs[0] < needs[1] == needs[2], needs
 
 

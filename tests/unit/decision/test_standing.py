@@ -87,7 +87,7 @@ def test_beside_an_engine_that_hangs_the_others_load_is_served_and_it_is_made_up
     usual = world.serve_all(60)[-1].decision
     world.hung, world.shown = True, (106.0, 15.0)
     last = world.serve_all(30)[-1].decision
-    assert "so 1 more is kept" in last.reason
+    assert f"such gauges are not believed, so {last.need:.0f} are needed in all" in last.reason
     assert last.replicas <= usual.replicas + 1
     assert last.figures.arrivals == pytest.approx(28.0, rel=0.05), "the others' rate, and none of the one that hangs"
 

@@ -111,7 +111,7 @@ def test_unschedulable_replicas_stop_further_orders():
     outcomes = world.run(80.0, 30)
     stuck = [outcome for outcome in outcomes if LimitName.UNSCHEDULABLE in applied(outcome)]
     assert stuck
-    assert "scale-up blocked: " in stuck[-1].decision.reason
+    assert f"scale-up stops at {stuck[-1].decision.replicas}: " in stuck[-1].decision.reason
     assert all(outcome.decision.replicas == world.requested for outcome in stuck)
 
 
