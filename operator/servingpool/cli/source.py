@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import time
@@ -136,6 +137,8 @@ def _unreached(url: str) -> str:
     forward = (
         f"-n {service[2]} service/{service[1]}" if service and not host[0].isdigit() else "-n NAMESPACE service/NAME"
     )
+    if "KUBERNETES_SERVICE_HOST" in os.environ:  # in a pod, as `helm test` runs it
+        return f"{cause}Correct the URL, or open the network to it, such as by the chart's networkPolicy."
     local = port if port >= 1024 else 9090
     return (
         f"{cause}A Prometheus in the cluster is reached by `kubectl port-forward {forward} {local}:{port}` "

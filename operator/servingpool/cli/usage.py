@@ -116,7 +116,11 @@ def _option(error: typer.BadParameter) -> str:
     parameter: Any = error.param
     if parameter is None:
         return ""
-    return max(parameter.opts, key=len) if parameter.param_type_name == "option" else str(parameter.metavar).strip("[]")
+    return max(parameter.opts, key=len) if parameter.param_type_name == "option" else _argument(parameter)
+
+
+def _argument(parameter: Any) -> str:
+    return str(parameter.metavar or parameter.name.upper()).strip("[]")
 
 
 def _called(context: Any) -> str:
@@ -157,4 +161,4 @@ def _too_many(error: Any) -> str:
     first = context.params.get(named[0].name)
     if first in POOL_KINDS | {"pool", "pools"}:
         return f"{name} takes a NAME and no kind: write `{name} {found[1]}`"
-    return f"{name} takes one {str(named[0].metavar).strip('[]')}, got '{found[1]}' too"
+    return f"{name} takes one {_argument(named[0])}, got '{found[1]}' too"

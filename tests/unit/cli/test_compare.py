@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
+from servingpool.adapters.prometheus.own_record import OwnRecord, Point, Record
+from servingpool.catalogue.metrics import Metric
+from servingpool.cli.compare import compare_fleets
 from servingpool.recording import verdict
 from servingpool.recording.verdict import History
 
@@ -103,6 +108,46 @@ def test_a_verdict_needs_enough_of_a_history(history: History, said: str) -> Non
     doubts = list(history.doubts())
     assert len(doubts) == (1 if said else 0)
     assert said in " ".join(doubts)
+
+
+class Told:
+    """A record of identical fleets, 10 requests a second, minute by minute."""
+
+    def __init__(self, minutes: int, *, without: range = range(0), learning: int = 0, expected: float = 0.97) -> None:
+        self._minutes, self._without, self._learning, self._expected = minutes, without, learning, expected
+
+    def over(self, _: object, start: float, end: float, step: float) -> Iterator[tuple[float, Record]]:
+        for minute in range(self._minutes):
+            if minute in self._without:
+                continue
+            calibrating = {"type": "Calibrating", "status": str(minute < self._learning), "reason": "Learning"}
+            values = {
+                Metric.REQUESTED_REPLICAS: 3.0,
+                Metric.DESIRED_REPLICAS: 3.0,
+                Metric.NEEDED_REPLICAS: 2.5,
+                Metric.ARRIVAL_RATE: 10.0,
+                Metric.RECENT_ATTAINMENT: 0.971,
+                Metric.EXPECTED_MISSES: 1.0 - self._expected,
+            }
+            record = {metric: [Point({}, value)] for metric, value in values.items()}
+            yield 60.0 * (minute + 1), {**record, Metric.CONDITION: [Point(calibrating, 1.0)]}
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (Told(180), ""),
+        (Told(180, expected=0.839), "83.9% of requests within the SLO, and 97.1% were observed of the same fleet"),
+        (Told(180, without=range(60, 90)), "Data are missing for 30m of 3h, more than 10%"),
+        (Told(180, learning=60), "The operator was calibrating for 1h of 3h: ask again in 7h or from after it on."),
+        (Told(90), "The history is 1h30m long, and a verdict needs 2h: ask again in 30m."),
+    ],
+)
+def test_a_comparison_says_why_it_is_no_verdict(told: Told, said: str) -> None:
+    found = compare_fleets(cast("OwnRecord", told), 0.0, 10_800.0 if told._minutes == 180 else 5400.0, 60.0)
+    assert found is not None
+    assert len(found.doubts) == (1 if said else 0)
+    assert said in " ".join(found.doubts)
 
 
 def test_time_before_the_record_is_not_counted_as_zero(beside: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
