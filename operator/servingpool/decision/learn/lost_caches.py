@@ -16,19 +16,7 @@ from typing import NamedTuple
 
 from servingpool.decision.engine import StepTime
 from servingpool.decision.observation import Observation
-from servingpool.decision.observe import (
-    AT,
-    CACHED,
-    COVERED,
-    ENOUGH_REQUESTS,
-    PROMPTS,
-    SEEN,
-    SPAN,
-    Demand,
-    Sample,
-    SampleWindow,
-    Slice,
-)
+from servingpool.decision.observe import AT, CACHED, COVERED, PROMPTS, SPAN, Demand, Sample, SampleWindow, Slice
 from servingpool.decision.params import DAY
 
 BEFORE, AFTER = 120.0, 90.0
@@ -41,6 +29,8 @@ UNKNOWN_HITS = 9.0
 """Prompt tokens from the cache over computed ones, assumed where the engine does not tell."""
 CHANGES_KEPT = 3
 """Changes that are kept of each direction, and how many of both after which work must have risen."""
+LEAST_REQUESTS, COMPARED = 30.0, 0.8
+"""Requests on each side of a change, and share of the side that must have been observed."""
 USUAL, FORGET = 0.05, 0.98
 """Share of comparisons without a change in which work may rise; and weight of the past after a comparison."""
 
@@ -172,4 +162,4 @@ class _Measure:
 def _seen(side: Slice, seconds: float) -> bool:
     """Whether a side of a comparison is known well enough."""
     seen = float(side.rows[side.rows[:, COVERED] > 0.0, SPAN].sum())
-    return side.first_tokens.total >= ENOUGH_REQUESTS and seen >= SEEN * seconds
+    return side.first_tokens.total >= LEAST_REQUESTS and seen >= COMPARED * seconds

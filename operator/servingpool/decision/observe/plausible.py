@@ -16,7 +16,7 @@ from operator import gt, itemgetter, lt, sub
 
 from servingpool.decision.engine import FASTEST_STEP, LARGEST_BATCH, LONGEST_PROMPT, StepTime
 from servingpool.decision.increase import Change
-from servingpool.decision.observation import EPSILON, Reading, ReplicaMetrics, Unknown
+from servingpool.decision.observation import Reading, ReplicaMetrics, Unknown
 from servingpool.decision.observe.samples import (
     BEGUN,
     CACHED,
@@ -39,10 +39,14 @@ from servingpool.decision.params import DAY
 
 FAR = 8.0
 """Ratio of a figure to the next highest, from which on the figure is doubted."""
+OFTEN = 3.0
+"""Ratio to the usual rate up to which no figure is looked at twice."""
 PACE = 2.0
-"""Ratio, to the usual rate and to the learned pace of work, up to which no figure is doubted."""
+"""Ratio to the learned pace of work, up to which no figure is doubted."""
 QUICKER = 4.0
 """Ratio of a step without work, as learned, to the mean step, up to which no count of steps is doubted."""
+EQUAL = 1.0 + 1e-6
+"""Ratio of equal sums: sums over ranks differ in their last digits, and float32 sums in the seventh."""
 SLACK = 16.0
 """Requests by which a figure may exceed the usual: few requests vary by chance."""
 MOST_REQUESTS = 1000.0
@@ -99,7 +103,7 @@ class Usual:
         """Increase of each figure that a replica may show in so many seconds without being examined."""
         most = self._most.get(seconds)
         if most is None:
-            part = PACE * seconds / self.covered + SLACK / self.requests if self.requests > 0.0 else 0.0
+            part = OFTEN * seconds / self.covered + SLACK / self.requests if self.requests > 0.0 else 0.0
             most = self._most[seconds] = [part * figure for figure in self.sums]
         return most
 
@@ -113,7 +117,7 @@ def damaged(now: Sample, before: Sample, known: Usual) -> str | None:
     if _crossed(figures):
         return "more in a bucket of a histogram than in all of it"
     if any(map(lt, figures, old)):
-        if any(new * (1.0 + EPSILON) < was for new, was in zip(NEVER_FALL(figures), NEVER_FALL(old), strict=True)):
+        if any(new * EQUAL < was for new, was in zip(NEVER_FALL(figures), NEVER_FALL(old), strict=True)):
             return "a sum or a bucket that fell"
         if any(new < 0.9 * was - SLACK for new, was in zip(DERIVED(figures), DERIVED(old), strict=True)):
             return "a count that fell"
@@ -135,7 +139,7 @@ def damaged(now: Sample, before: Sample, known: Usual) -> str | None:
 
 def _crossed(figures: Sequence[float]) -> bool:
     """Whether a histogram counts more up to a bound than in all."""
-    ttft, tpot = (1.0 + EPSILON) * figures[TTFT_COUNT], (1.0 + EPSILON) * figures[TPOT_COUNT]
+    ttft, tpot = EQUAL * figures[TTFT_COUNT], EQUAL * figures[TPOT_COUNT]
     return (
         figures[TTFT_LOWER] > ttft
         or figures[TTFT_UPPER] > ttft
@@ -153,7 +157,7 @@ def _shorter_than_their_buckets(increase: Sequence[float], now: Sample, before: 
     if ends != before.buckets.ttft or ends.upper == math.inf:
         return False
     beyond, between = increase[TTFT_COUNT] - increase[TTFT_UPPER], increase[TTFT_UPPER] - increase[TTFT_LOWER]
-    return (beyond - 1.0) * ends.upper + between * ends.lower > increase[TTFT_SUM] * (1.0 + EPSILON)
+    return (beyond - 1.0) * ends.upper + between * ends.lower > increase[TTFT_SUM] * EQUAL
 
 
 def _impossible(increase: Sequence[float], now: Sample, before: Sample, seconds: float) -> int | None:

@@ -57,8 +57,8 @@ MINUTE = 60.0
 """Seconds: the shortest part of the window that tells of waits, of speed and of calm. A burst moves its means."""
 LEAST_READY = 0.5
 """Replicas that work is divided by at least: the first replica's first second is no load of a hundred."""
-ENOUGH_REQUESTS = 30.0
-"""Requests whose mean tells the usual. The ten-minute mean prompt weighs as many against the rate window's."""
+PROMPT_INERTIA, LEAST_USUAL = 30.0, 20.0
+"""Requests that the ten-minute mean prompt weighs against the rate window's, and requests that tell the usual."""
 SEEN = 0.9
 """Share of some time, and of its replica-seconds, that must have been seen to tell of it."""
 
@@ -170,7 +170,7 @@ class SampleWindow:
             return 0.0, 0.0
         usual = longer.computed_prompts / requests
         count = recent.first_tokens.total
-        prompt = (recent.computed_prompts + ENOUGH_REQUESTS * usual) / (count + ENOUGH_REQUESTS)
+        prompt = (recent.computed_prompts + PROMPT_INERTIA * usual) / (count + PROMPT_INERTIA)
         return prompt, (longer.total(ITL_COUNT) + requests) / requests
 
     def tokens_a_step(self, params: Params) -> float:
@@ -349,7 +349,7 @@ def usual(window: SampleWindow, step: Callable[[], StepTime | None]) -> Usual:
     requests = kept.total(TTFT_COUNT) if kept.covered > 0.0 else 0.0
     return Usual(
         kept.totals,
-        requests if requests >= ENOUGH_REQUESTS else 0.0,
+        requests if requests >= LEAST_USUAL else 0.0,
         kept.covered,
         most_running,
         step,
