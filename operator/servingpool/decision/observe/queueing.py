@@ -18,7 +18,7 @@ from collections.abc import Container, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-from servingpool.decision.increase import LONGEST, risen
+from servingpool.decision.increase import risen
 from servingpool.decision.observation import Histogram, Observation, Reading, ReplicaMetrics, Unknown
 
 MOST_POINTS = 64
@@ -83,6 +83,8 @@ def _joined_at(points: list[tuple[float, float]], left: float) -> float:
     return begin + (end - begin) * (left - first) / (second - first)
 
 
+KEPT = 120.0
+"""Seconds of looks that are kept, besides the bound."""
 LOOKS = 3
 """Looks in a row, each with more waiting requests than the look before. A damaged figure makes one rise only."""
 STEP = 0.5
@@ -141,7 +143,7 @@ def looked(
         left,
         math.fsum(known) if known and len(known) == len(running) else Unknown("the engines do not tell what runs"),
     )
-    return (*(one for one in before if one.at > at - LONGEST - bound), look)
+    return (*(one for one in before if one.at > at - KEPT - bound), look)
 
 
 def growth(looks: tuple[Look, ...], bound: float, horizon: float) -> Growth | None:
