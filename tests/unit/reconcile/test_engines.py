@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+
 import pytest
 
 from servingpool.adapters.prometheus import ANY_MODEL, Cause, EngineMetrics, Missing, shipped
