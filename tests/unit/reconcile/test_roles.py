@@ -124,7 +124,7 @@ class TestSizes:
         assert "(2 pods: decode-7c9f-" in world.message("MetricsAvailable"), "both lack something"
         world.hidden -= {world.prefill.engines[0].name}
         world.step(minutes=2)
-        assert world.message("MetricsAvailable").startswith("decode: decode-7c9f-")
+        assert world.message("MetricsAvailable").startswith("decode: Not scraped, or ")
 
     def test_what_a_role_lacks_is_told_before_what_the_other_has_beyond_its_need(self) -> None:
         world = RoleCluster(rate=24.0)
