@@ -2,7 +2,7 @@
 
 In: a plan or a refusal, what was collected, how the orders ended. Out: a `Status` in the resource, and events.
 `builder` (the entry), `conditions` (what each condition says, and each
-target), `report` (what is written).
+target), `missed` (the state of a missed SLO), `report` (what is written).
 """
 
 from __future__ import annotations

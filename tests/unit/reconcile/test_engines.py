@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from servingpool.adapters.prometheus import ANY_MODEL, Cause, EngineMetrics, Missing, shipped
@@ -95,7 +97,7 @@ def test_a_pool_without_any_sample_says_why_from_the_second_reading_on(cause: Ca
     assert "Not scraped, or vLLM runs with --disable-log-stats" in world.message("MetricsAvailable")
     world.step()
     assert world.condition("MetricsAvailable") == ("False", reason)
-    assert ": so it is. Replicas stay as they are." in world.message("MetricsAvailable")
+    assert re.match(r"so it is \(2 pods: .*\)\. Replicas stay as they are\.", world.message("MetricsAvailable"))
     assert world.prometheus.explained == [set(), pods]
 
 
@@ -107,7 +109,7 @@ def test_nothing_is_asked_about_pods_that_have_their_samples() -> None:
     world.step()
     world.step()
     assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
-    assert f"{first}: so it is" in world.message("MetricsAvailable")
+    assert f"so it is (pod {first})" in world.message("MetricsAvailable")
     assert second not in world.message("MetricsAvailable")
     world.hidden = set()
     world.step(minutes=1)
@@ -140,6 +142,6 @@ def test_series_of_a_pools_own_pod_that_cannot_be_read_are_named_and_it_is_decid
     done = world.step()
     world.step(minutes=1)
     assert world.condition("MetricsAvailable") == ("True", "UnreadableSeries")
-    assert world.message("MetricsAvailable") == f"{pod}: x_bucket has no label le. Those series are left out."
+    assert world.message("MetricsAvailable") == f"x_bucket has no label le (pod {pod}). Those series are left out."
     assert done.unreadable == 3
     assert done.decided == 1

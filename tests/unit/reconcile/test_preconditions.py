@@ -54,7 +54,7 @@ def test_of_two_pools_with_one_target_the_older_acts() -> None:
     world.step(minutes=5)
     assert world.condition("Ready", "pool") == ("True", "SucceededGetScale")
     assert world.condition("Ready", "younger") == ("False", "AmbiguousOwner")
-    assert world.message("Ready", "younger").startswith("ServingPool 'pool' is older and scales")
+    assert world.message("Ready", "younger").startswith("The older ServingPool 'pool' scales")
     assert world.writes.reasons("younger") == ["AmbiguousOwner"]
     assert len({after for _, _, after in world.writes.scales}) == len(world.writes.scales), "no tug of war"
     world.delete("pool")
@@ -193,7 +193,7 @@ def test_a_need_above_max_is_reported() -> None:
     world.step(minutes=8)
     assert world.writes.scales[-1][2] == 3
     assert world.condition("ScalingLimited") == ("True", "TooManyReplicas")
-    assert "max limits them to 3." in world.message("ScalingLimited")
+    assert "max allows 3." in world.message("ScalingLimited")
 
 
 def test_below_min_is_brought_up_without_any_metrics() -> None:
@@ -236,7 +236,7 @@ def test_recommend_beside_a_pool_that_scales_the_same_deployment_says_so() -> No
     assert world.condition("Ready", "younger") == ("True", "Recommending")
     assert world.message("Ready", "younger") == (
         f"{ADVICE} Auto would be blocked (AmbiguousOwner): "
-        "ServingPool 'pool' is older and scales Deployment vllm; delete one of the two pools."
+        "The older ServingPool 'pool' scales Deployment vllm already. Delete this pool, or set its mode to Recommend."
     )
 
 

@@ -60,7 +60,7 @@ def test_replicas_are_there_when_the_window_begins_and_go_after_it_past_midnight
     until(world, "2026-11-25T00:29+01:00")
     assert world.status()["bounds"] == {"min": 4, "max": 10, "schedule": "evening"}
     assert world.condition("ScalingLimited") == ("True", "TooFewReplicas")
-    assert "min keeps them at 4 by schedule evening." in world.message("ScalingLimited")
+    assert "min is 4 by schedule evening." in world.message("ScalingLimited")
     assert len(world.writes.scales) == 1
     until(world, "2026-11-25T01:30+01:00")
     assert world.status()["bounds"] == {"min": 1, "max": 10}
@@ -151,5 +151,8 @@ def test_a_large_change_goes_in_steps_and_each_says_so() -> None:
     world.step(minutes=1)
     assert [scale[1:] for scale in world.writes.scales] == [(1, 3), (3, 5), (5, 6)]
     said = [event[3] for event in world.writes.events if event[2] == "SuccessfulRescale"]
-    assert all("min is 6 by schedule day; a change is limited to 2 replicas" in each for each in said[:2])
-    assert "limited to 2" not in said[2]
+    assert all(
+        "one changes at most 2 replicas" in each and "min is 6 by schedule day; this step stops at " in each
+        for each in said[:2]
+    )
+    assert "at most 2 replicas" not in said[2]
