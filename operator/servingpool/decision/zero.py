@@ -25,6 +25,7 @@ class Busy:
     """
 
     rates: Rates = NO_DEMAND
+    """Demand."""
     prompt: float = 0.0
     """Tokens of a request that are computed."""
     steps: float = 0.0

@@ -224,7 +224,7 @@ def test_months_after_a_replica_was_full_its_rates_are_not_known() -> None:
     assert isinstance(world.tick(20.0).decision.figures.full_requests, Unknown)
 
 
-@pytest.mark.parametrize("version", [None, 1, 4, "3"])
+@pytest.mark.parametrize("version", [None, 1, 4, "3", [3]])
 def test_a_profile_of_another_version_is_rejected(version: object) -> None:
     with pytest.raises(ValueError, match="this operator reads versions 2 and 3"):
         load(dump(Profile()) | {"version": version})

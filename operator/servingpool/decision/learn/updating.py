@@ -359,7 +359,7 @@ def _forecast(tick: _Tick, memory: Memory, demand: Demand) -> Forecast:
     return memory.profile.forecast.update(
         now=now,
         demand=demand.rates,
-        usual=memory.window.last(pool.params.mean_window).demand,
+        usual=memory.window.last(pool.params.mean_window).mean_demand,
         ready=round(tick.observation.serving),
         horizon=memory.horizon(pool),
         elapsed=tick.elapsed,

@@ -68,7 +68,7 @@ def plan(
     idle, safe_load = unused or memory.window.idle(params), curve.load_for(allowance)
     outlook = Outlook.certain(0.0)
     if not idle:
-        usual = update.step.work(*memory.window.last(params.mean_window).demand)
+        usual = update.step.work(*memory.window.last(params.mean_window).mean_demand)
         outlook = forecast.outlook(level=level, usual=usual, capacity=safe_load)
     outlook = outlook.plus(queued)
     # The initial fleet is evidence of what to keep, never of what to order.

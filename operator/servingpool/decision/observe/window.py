@@ -90,11 +90,11 @@ class Demand(NamedTuple):
 
     @property
     def rates(self) -> Rates:
-        """Of what arrives."""
+        """Rates of what arrives."""
         return self.rates_of(self.arrivals)
 
     def rates_of(self, arrivals: float) -> Rates:
-        """Of so many requests/s."""
+        """Rates of so many requests/s."""
         return Rates(min(MOST_RATE, arrivals * self.prompt), min(MOST_RATE, arrivals * self.steps))
 
 
@@ -305,8 +305,8 @@ class Slice:
         return float(values.max()) if len(values) else None
 
     @cached_property
-    def demand(self) -> Rates:
-        """Mean demand, of ticks whose demand was noted; to be asked for once that of the last tick is."""
+    def mean_demand(self) -> Rates:
+        """Of ticks whose demand was noted; to be asked for once the last tick's was. None counts as no demand."""
         rates = self.rows[:, DEMAND]
         known = rates[~np.isnan(rates[:, 0])]
         return Rates(*(known.sum(axis=0) / len(known)).tolist()) if len(known) else NO_DEMAND

@@ -243,7 +243,7 @@ class _Before(BaseModel):
         step, (_, steps, prompt) = profile.fit.solve(DEFAULT), profile.fit.moment
         mix = Rates(max(0.0, prompt), max(0.0, steps))
         work = 0.0 if step is None else replace(step, batch=profile.saturation.batch).work(*mix)
-        if work <= 0.0:
+        if not 0.0 < work < math.inf:
             return profile
 
         def rates(level: Any) -> Any:
@@ -273,9 +273,9 @@ def dump(profile: Profile) -> dict[str, Any]:
 
 
 def load(data: object) -> Profile:
-    """Read `dump`'s data, or that of version 2. Raises ValueError with the reason where it is of another or damaged."""
+    """Read what `dump` wrote, today's or version 2. ValueError says why where it is damaged or of another version."""
     version = data.get("version") if isinstance(data, Mapping) else None
-    if not isinstance(data, Mapping) or version not in {BEFORE, VERSION}:
+    if not isinstance(data, Mapping) or version not in (BEFORE, VERSION):
         raise ValueError(f"profile has version {version!r}, this operator reads versions {BEFORE} and {VERSION}")
     try:
         before = _Before.model_validate(data) if version == BEFORE else None
