@@ -172,7 +172,7 @@ def test_the_time_that_history_prints_explains_that_change(past: Recorder, monke
 def test_a_change_whose_decision_was_not_scraped_is_explained_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = Recorder(settled())
     recorder.run(1, every=4)
-    recorder.world.services["vllm"].rate = 30.0
+    recorder.world.services["vllm"].rate = 40.0
     recorder.run(12, every=4)
     told = json.loads(recorder.ask(monkeypatch, "history", "-o", "json").stdout)
     late = [one for one in told if one["why"].startswith("Its decision was not scraped; ")]
@@ -196,7 +196,7 @@ def test_a_change_by_an_hpa_is_told_with_the_operators_answer(monkeypatch: pytes
 def test_a_decision_between_two_scrapes_is_not_passed_off_as_the_one_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = Recorder(settled())
     recorder.run(1, every=4)
-    recorder.world.services["vllm"].rate = 30.0
+    recorder.world.services["vllm"].rate = 40.0
     recorder.run(12, every=4)
     told = json.loads(recorder.ask(monkeypatch, "history", "-o", "json").stdout)
     scraped = {decision for at in recorder.scraped for decision in [at]}

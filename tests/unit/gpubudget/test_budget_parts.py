@@ -189,7 +189,7 @@ class TwoPools(MixedCluster):
 class TestTwoPools:
     def test_pools_that_both_would_come_home_to_a_budget_without_room_come_to_rest(self) -> None:
         world = TwoPools(16)
-        for rate, takes in ((20.0, 30.0), (18.0, 10.0), (20.0, 15.0)):
+        for rate, takes in ((20.0, 30.0), (18.0, 30.0), (20.0, 15.0)):
             world.rate = rate
             world.step(minutes=takes)
             moved = len(changes(world))

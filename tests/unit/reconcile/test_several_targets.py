@@ -70,7 +70,7 @@ class TestOrders:
         world.pool()
         world.step(minutes=25)
         world.spot.unschedulable = True
-        world.rate = 40.0
+        world.rate = 44.0
         world.until(lambda: ordered(world.spot) > 3)
         since = world.now
         world.until(lambda: stuck(world, "spot") is not None)
