@@ -416,6 +416,7 @@ def _in_replicas_of(new: str, memory: Memory, pool: Pool) -> Memory:
         fit=kind.fit,
         saturation=kind.saturation,
         curve=MissCurve(),
+        forecast=replace(interrupted.profile.forecast, initial_replicas=0),  # they were counted in the old reference's
     )
     return replace(interrupted, profile=taught)
 

@@ -353,11 +353,12 @@ def attribute_load(
     loads = Slice(window.rows).loads(OFFERED, step)
     reach = _back_to_the_queue(window, loads, _waited(pool, window.last(MINUTE + decoding)) + decoding)
     met = window.last(reach)
-    highest = float(np.fmax.reduce(loads[-len(met.rows) :], initial=0.0))
+    highest = float(np.fmax.reduce(loads[len(loads) - len(met.rows) :], initial=0.0))
     if highest <= OVERLOAD:
         return LoadAttribution(highest, highest)
     earlier = highest_before(float(window.rows[-1, AT]) - reach) if reach > KEPT_SECONDS else 0.0
-    overload, now = max(float(np.fmax.reduce(met.loads(DEMAND, step))), earlier), window.per_replica(demand.level)
+    overload = max(float(np.fmax.reduce(met.loads(DEMAND, step), initial=0.0)), earlier)
+    now = window.per_replica(demand.level)
     # Full replicas are known to be relieved below a load of 1.
     relieved = OVERLOAD if math.isfinite(step.batch) and overload > OVERLOAD else pool.params.relieved * overload
     return LoadAttribution(overload, now if now < relieved else overload)

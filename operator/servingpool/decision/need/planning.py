@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from servingpool.catalogue.notes import Note
 from servingpool.decision.decision import AtZero, Course, Plan
-from servingpool.decision.engine import StepTime
+from servingpool.decision.engine import MOST_WORK, StepTime
 from servingpool.decision.learn import Curve, Memory, Outlook, UpdateResult, WorkForecast, has_evidence, posterior
 from servingpool.decision.need.costs import cheapest, miss_penalty
 from servingpool.decision.need.mix import Frontier
@@ -222,7 +222,7 @@ def _for_the_usual(
     work, horizon = step.work(busy.prompt, busy.steps), memory.horizon(pool)
     since = now if demand.asked_at is None else demand.asked_at
     arriving = demand.arrived * work / max(horizon, now - since)
-    level = max(step.work(*busy.rates), arriving) + demand.held * work / horizon
+    level = max(min(step.work(*busy.rates), MOST_WORK), arriving) + demand.held * work / horizon
     forecast = profile.forecast.in_work(step, params)
     curve, allowance, penalty = _terms(pool, memory, step, forecast, frontier)
     outlook = forecast.outlook_of(level, capacity=curve.load_for(allowance))

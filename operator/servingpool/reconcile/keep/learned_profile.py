@@ -246,8 +246,10 @@ class _Before(BaseModel):
         if not 0.0 < work < math.inf:
             return profile
 
+        each = [min(part / work, MOST_RATE) for part in mix]
+
         def rates(level: Any) -> Any:
-            return np.minimum(np.multiply.outer(level, np.array(mix) / work), MOST_RATE)
+            return np.minimum(np.multiply.outer(level, each), MOST_RATE)
 
         old = self.forecast
         mean, usual = (Rates(*rates(level).tolist()) for level in (old.mean, self.busy.level))
