@@ -22,6 +22,7 @@ from servingpool.decision.observe import (
     SampleWindow,
 )
 from servingpool.decision.observe.samples import TTFT_LOWER, TTFT_UPPER
+from servingpool.decision.observe.window import SUMS, WAITING
 
 from .world import ENGINE, POOL, counted
 
@@ -124,3 +125,15 @@ def test_a_fleet_that_grew_without_an_overload_leaves_all_at_the_load_of_their_l
 
 def test_the_last_of_a_queue_are_counted_after_it_is_gone() -> None:
     assert attributed(history((2, 3.8, 60.0), (10, 3.8, 0.0), late=30.0), 3.8) == pytest.approx((1.9, 0.38))
+
+
+@pytest.mark.parametrize("before", [0.5, 3.8])
+def test_answers_that_end_once_nothing_comes_have_met_no_load(before: float) -> None:
+    """An SLO for tokens alone: minutes after the last first token, how long a request takes is not known any more."""
+    seen = history((1, before, 0.0), (1, before, 0.0), (1, 0.0, 0.0))
+    seen.window.rows[:, SUMS:WAITING] = 0.0
+    pool = replace(POOL, slo=replace(POOL.slo, time_to_first_token=None))
+    nothing = DEMAND._replace(arrivals=0.0, prompt=0.0, steps=0.0, work_per_request=0.0)
+    window = SampleWindow(seen.window.rows)
+    highest = partial(seen.past.highest, step=ENGINE)
+    assert attribute_load(pool, ENGINE, nothing, window, highest) == (0.0, 0.0)
