@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import geometric_mean
 
+from ablated import core_commit
 from bench import SEEDS
 from cases import CASES, Case
 from crew import Crew
@@ -22,7 +23,8 @@ LARGE = "replicas-300"
 PAGE = """\
 # The guard: today's core on every case
 
-Written by `python benchmarks/control/guard.py --output docs/benchmarks/guard.md`. **Simulated; no GPU ran.**
+Written by `python benchmarks/control/guard.py --output docs/benchmarks/guard.md` on the core of commit {commit}.
+**Simulated; no GPU ran.**
 
 [The head to head](README.md) takes hours and is of an earlier core. This table is of today's, with the same cases and
 defaults. Each pool begins with the best fixed fleet in hindsight. Nothing known: attained after the first ten minutes.
@@ -46,7 +48,7 @@ def main() -> None:
     lines = table(*computed(cases, options.jobs))
     print("\n".join(lines))
     if options.output:
-        options.output.write_text(PAGE + "\n".join(lines) + "\n")
+        options.output.write_text(PAGE.format(commit=core_commit()) + "\n".join(lines) + "\n")
 
 
 def computed(cases: Sequence[Case], jobs: int) -> tuple[dict[str, float], Found]:
