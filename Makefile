@@ -27,7 +27,7 @@ help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(STAMP): $(LOCKS)/dev.lock pyproject.toml $(PACKAGES:=/pyproject.toml)
-	@echo "Setting up $(VENV) (once, about a minute)"
+	@echo "Setting up $(VENV) (once, a minute or two)"
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	@$(PYTHON) -m venv $(VENV) || { echo "The venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(LOCKS)/dev.lock

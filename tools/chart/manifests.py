@@ -12,6 +12,7 @@ FILES = ("rbac", "admissionpolicy", "config", "deployment", "networkpolicy", "po
 """Templates of the chart that have a file of the same name in deploy/; the namespace is not the chart's."""
 
 _HEADER = "# Generated from charts/servingpool-operator by `make generate`.\n"
+_EDITED = "# Before `kubectl apply -k deploy/`, write your Prometheus into this file, under `backends`.\n"
 _OF_HELM = re.compile(r"^ *(helm\.sh/chart|app\.kubernetes\.io/(managed-by|instance)): .*\n", re.MULTILINE)
 """Labels that say Helm did it, or which release it was. Without the latter, selectors are as they ever were: they
 cannot be changed on a Deployment that runs."""
@@ -24,7 +25,8 @@ def render(helm: Path, chart: Path, values: Path) -> dict[str, str]:
     Raises:
         RuntimeError: Helm refused; the message is its own.
     """
-    return {f"{name}.yaml": _plain(_template(helm, chart, values, name)) for name in FILES}
+    heads = dict.fromkeys(FILES, _HEADER) | {"config": _HEADER + _EDITED}
+    return {f"{name}.yaml": head + _plain(_template(helm, chart, values, name)) for name, head in heads.items()}
 
 
 def _template(helm: Path, chart: Path, values: Path, name: str) -> str:
@@ -39,4 +41,4 @@ def _template(helm: Path, chart: Path, values: Path, name: str) -> str:
 
 def _plain(rendered: str) -> str:
     documents = [part.strip("\n") for part in _SOURCE.split(_OF_HELM.sub("", rendered)) if part.strip()]
-    return _HEADER + "\n---\n".join(documents) + "\n"
+    return "\n---\n".join(documents) + "\n"

@@ -225,7 +225,7 @@ class Board:
 
 
 def _kept(raw: Mapping[str, Any]) -> bytes:
-    """Without what no page shows: the learned profile is 8 KiB of each pool."""
+    """Without what no page shows: the learned profile is 9 KiB of each pool."""
     status = {name: value for name, value in (raw.get("status") or {}).items() if name != "profile"}
     meta = {name: raw["metadata"].get(name) for name in ("namespace", "name")}
     return orjson.dumps({"metadata": meta, "spec": raw.get("spec"), "status": status})

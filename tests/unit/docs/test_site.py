@@ -58,7 +58,7 @@ WORDS = {
     "PDB": "pdb",
     "Prometheus down": "down-for-an-hour",
     "self-heal": "argo-cd-and-self-heal",
-    "selfHeal": "argo-cd-self-heal",
+    "selfHeal": "argo-cd-and-self-heal",
     "spend": "how-do-i-cap-spend",
     "stable": "which-version-is-stable",
     "uninstall": "uninstall",
