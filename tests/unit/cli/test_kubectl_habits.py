@@ -53,6 +53,11 @@ class FakePools:
     more: dict[str, Any] = field(default_factory=dict)
     found: dict[str, Any] = field(default_factory=table)
     events: list[dict[str, Any]] = field(default_factory=list)
+    there: set[tuple[str, str]] = field(default_factory=set)
+    """Pools of namespaces that are called as a kind is."""
+
+    def has(self, namespace: str, name: str) -> bool:
+        return (namespace, name) in self.there
 
     def read(self, namespace: str | None, name: str | None, *, table: bool = False, **more: object) -> dict[str, Any]:
         self.asked.append((namespace, name))
@@ -114,7 +119,8 @@ def test_a_pool_in_recommend_is_not_resumed_and_what_sets_auto_is_named(pools: F
     refused = run("resume", "qwen")
     assert (refused.exit_code, refused.stdout, pools.patches) == (3, "", [])
     said = (
-        "ServingPool chat/qwen is not paused, its mode is Recommend. Use `servingpool adopt chat/qwen` to set Auto.\n"
+        "ServingPool chat/qwen is not paused, its mode is Recommend. "
+        "Use `servingpool adopt qwen -n chat` to set Auto.\n"
     )
     assert refused.stderr == said
     assert run("resume", "qwen", "--mode", "Recommend").exit_code == 0
@@ -350,6 +356,18 @@ def test_a_pool_may_be_named_with_its_kind(pools: FakePools, name: str) -> None:
     assert pools.asked == [("chat", "qwen")]
 
 
+@pytest.mark.parametrize("kind", ["sp", "servingpool", "servingpools"])
+def test_a_pool_of_a_namespace_that_is_called_as_the_kind_is_the_one_that_is_meant(pools: FakePools, kind: str) -> None:
+    pools.there = {(kind, "qwen")}
+    for command in ("get", "explain", "pause"):
+        run(command, f"{kind}/qwen")
+    assert pools.asked == [(kind, "qwen")] * 3
+    pools.asked.clear()
+    run("get", f"{kind}/qwen", "-n", "prod")
+    run("get", f"{kind}/llama")
+    assert pools.asked == [("prod", "qwen"), ("chat", "llama")]
+
+
 def test_a_mode_is_taken_in_any_case(pools: FakePools) -> None:
     pools.mode = "Paused"
     assert run("resume", "qwen", "--mode", "recommend").exit_code == 0
@@ -416,7 +434,7 @@ class NearPools(Pools):
 def test_a_name_near_a_typo_is_told_and_a_pool_of_another_namespace(pools: FakePools) -> None:
     cluster = NearPools(chat=["qwen3-8b", "llama"], prod=["gemma"])
     assert cluster._near("chat", "qwen3-8") == ("qwen3-8b",)
-    assert cluster._near("chat", "gemma") == ("prod/gemma",)
+    assert cluster._near("chat", "gemma") == ("gemma -n prod",)
     assert cluster._near("chat", "mistral") == ()
     pools.failure = NotFound("Cannot read ServingPool chat/qwen3-8: 404 Not Found")
     pools.failure.near = ("qwen3-8b",)

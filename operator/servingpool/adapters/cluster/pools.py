@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Self
 
 from servingpool.adapters.cluster.api_server import TIMEOUT, ApiServer, answered, answering
-from servingpool.adapters.cluster.errors import REFUSED, ClusterError, NotFound, NotInstalled
+from servingpool.adapters.cluster.errors import REFUSED, ClusterError, Forbidden, NotFound, NotInstalled
 from servingpool.adapters.cluster.kubeconfig import credentials_of
 from servingpool.adapters.cluster.paths import JSON, MERGE_PATCH, path_of
 from servingpool.api.group import API_VERSION, PLURAL
@@ -67,6 +67,14 @@ class Pools:
             error.near = () if name is None else self._near(str(namespace), name)
             raise
 
+    def has(self, namespace: str, name: str) -> bool:
+        """Whether there is such a pool; False where it may not be read. ClusterError."""
+        try:
+            self._server.request("GET", pool_path(namespace, name), f"read ServingPool {namespace}/{name}")
+        except (Forbidden, NotFound):
+            return False
+        return True
+
     def find(self, path: str, what: str, **query: str) -> dict[str, Any]:
         """Objects of any kind. `what` as in `request`."""
         return self._server.request("GET", path, what, query=query)
@@ -76,7 +84,7 @@ class Pools:
         near = get_close_matches(name, [str(one["name"]) for one in self._metadata(namespace)])
         if near:
             return tuple(near)
-        return tuple(f"{one['namespace']}/{name}" for one in self._metadata(None) if one["name"] == name)[:3]
+        return tuple(f"{name} -n {one['namespace']}" for one in self._metadata(None) if one["name"] == name)[:3]
 
     def _metadata(self, namespace: str | None) -> list[dict[str, Any]]:
         """Of a namespace's pools or of all; none where they may not be listed."""
