@@ -7,6 +7,7 @@ import inspect
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -195,6 +196,34 @@ def test_a_watch_prints_each_change_below_the_same_columns(pools: FakePools) -> 
         "qwen   Recommend   <none>",
         "qwen   Auto        <none>",
     ]
+
+
+def test_a_watch_that_ends_at_once_goes_on_after_a_second_with_no_change_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = row("qwen", "Auto")
+    changed["object"]["metadata"]["resourceVersion"] = "9"
+    events = [
+        [],
+        [{"type": "MODIFIED", "object": table(changed, first=False)}],
+        [{"type": "ERROR", "object": {"code": 410}}],
+    ]
+    since: list[str] = []
+    pauses: list[float] = []
+
+    class Ended(FakePools):
+        def version(self, *where: object) -> str:
+            assert where == ("chat", "qwen")
+            return "20"
+
+        def watch(self, *given: object, **_: object) -> Iterator[dict[str, Any]]:
+            since.append(str(given[2]))
+            if not events:
+                raise KeyboardInterrupt
+            yield from events.pop(0)
+
+    monkeypatch.setattr(Pools, "connect", lambda *_: Ended(found=table(row("qwen", "Recommend"))))
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    assert run("get", "qwen", "-w").stdout.count("qwen") == 2
+    assert (since, pauses) == (["7", "7", "9", "20"], [1.0] * 3)
 
 
 def test_json_and_yaml_are_the_pool_as_stored(pools: FakePools) -> None:

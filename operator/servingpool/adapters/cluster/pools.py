@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Self
@@ -19,6 +20,8 @@ PAGE = 500
 """Pools in a page of a list, as kubectl asks for."""
 WATCHED = 300
 """Seconds after which the API server ends a watch. We open a new one then."""
+PAUSE = 1.0
+"""Seconds between two watches: a proxy may end each at once."""
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 FIELD_MANAGER = "servingpool-cli"
 WRITES = {"PATCH", "POST"}
@@ -105,6 +108,11 @@ class Pools:
         """Nothing, if the API server answers: a watch is silent where nothing changes."""
         self._list(pool_path(namespace, None), {"limit": "1"}, PROBED)
 
+    def version(self, namespace: str | None, name: str | None) -> str:
+        """The resourceVersion of now, which a watch can begin at: that of a quiet pool may be too old."""
+        query = {"limit": "1"} | ({} if name is None else {"fieldSelector": f"metadata.name={name}"})
+        return str(self._list(pool_path(namespace, None), query)["metadata"]["resourceVersion"])
+
     def autoscalers(self, namespace: str) -> list[dict[str, Any]]:
         """The HorizontalPodAutoscalers of a namespace."""
         path = path_of("autoscaling/v2", "horizontalpodautoscalers", namespace)
@@ -130,17 +138,22 @@ class Pools:
 
     def changes(self, namespace: str, name: str, found: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Each further state of a pool, without end. NotFound once it is deleted; ClusterError."""
+        version = found["metadata"]["resourceVersion"]
         while True:
-            for event in self.watch(namespace, name, found["metadata"]["resourceVersion"], table=False):
+            for event in self.watch(namespace, name, version, table=False):
                 if event["type"] == "ERROR":  # such as a version that is no longer kept
                     break
                 if event["type"] != "DELETED":
                     found = event["object"]
                     yield found
-            again = self.read(namespace, name)
-            if again["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
-                found = again
-                yield found
+            time.sleep(PAUSE)
+            # The version of the list is of now. A quiet pool's own may be older than any that a watch can begin at.
+            listed = self._list(pool_path(namespace, None), {"fieldSelector": f"metadata.name={name}"})
+            version = listed["metadata"]["resourceVersion"]
+            for again in listed["items"] or [self.read(namespace, name)]:
+                if again["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
+                    found = again
+                    yield found
 
     def patch(self, namespace: str, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Merge changes into a pool. Conflict where it has another `metadata.resourceVersion` than they name."""
