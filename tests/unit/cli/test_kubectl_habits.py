@@ -428,6 +428,26 @@ def test_what_every_command_takes_may_stand_anywhere(
     assert chosen[1:] == [(None,)], "another command acts as itself"
 
 
+@pytest.mark.parametrize(
+    "line", ["get chat --as", "get --as", "pause chat --as -n default", "--as --context eu get", "get chat --as="]
+)
+def test_whom_to_act_as_is_not_taken_from_the_next_word(pools: FakePools, line: str) -> None:
+    shown = run(*line.split())
+    assert (shown.exit_code, shown.stderr, pools.asked) == (2, "--as needs a USER\n", [])
+
+
+@pytest.mark.parametrize("user", ["ü€", "a\nb"])
+def test_a_user_that_no_header_can_hold_is_refused(pools: FakePools, user: str) -> None:
+    shown = run("get", "--as", user)
+    assert (shown.exit_code, pools.asked) == (2, [])
+    assert shown.stderr.startswith("--as must have ")
+
+
+@pytest.mark.parametrize("line", ["-n default", "-n default --help"])
+def test_a_namespace_without_a_command_shows_the_commands(line: str) -> None:
+    assert "Look at pools" in run(*line.split()).output
+
+
 def test_the_operator_acts_as_nobody_else() -> None:
     shown = run("run", "--config", "none.yaml", "--as", "ann")
     assert shown.exit_code == 2
