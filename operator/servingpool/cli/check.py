@@ -35,7 +35,7 @@ from servingpool.cli.figures import ANY_ENGINE, Target, where
 from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of, told
 from servingpool.cli.logs import quiet
 from servingpool.cli.output import echo, table
-from servingpool.cli.source import Prometheus, backend_of, unavailable
+from servingpool.cli.source import Prometheus, backend_of, beside_url, unavailable
 from servingpool.cli.source import settings as settings_of
 from servingpool.cli.usage import workload, wrong
 from servingpool.decision.observation import Unknown
@@ -53,7 +53,9 @@ def check(  # noqa: PLR0913, a command's options
         typer.Option(help="The operator's configuration file (YAML).", envvar="SERVINGPOOL_CONFIG", show_default=False),
     ] = None,
     prometheus: Prometheus = None,
-    backend: Annotated[str, typer.Option(help="Which Prometheus of the configuration, for a target.")] = "default",
+    backend: Annotated[
+        str, typer.Option(help="Which Prometheus of the configuration, for a target.", callback=beside_url)
+    ] = "default",
     namespace: Namespace = None,
     engine: Annotated[
         str | None, typer.Option(help="Read the pods as this engine. Default: as their metrics tell.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 from servingpool.adapters.prometheus.own_record import OwnRecord, Record, one
 from servingpool.api.conditions import ConditionType, Truth
 from servingpool.catalogue.metrics import Metric
-from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, Output, PoolName, named, printed
+from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, Output, PoolName, named, printed, same_place
 from servingpool.cli.output import echo, table
 from servingpool.cli.own_record import ENDED, SINCE, Asked, Match, Prometheus, Source, no_record
 from servingpool.cli.source import Backend, Config
@@ -49,12 +50,14 @@ def compare(  # noqa: PLR0913, a command line's options are its parameters
     """
     seconds = span("--since", since, SINCE)
     key, step = named(pool, namespace, kubeconfig, context), max(STEP, seconds / MOST_STEPS)
+    shown = "/".join(key)
+    explain = ["servingpool", "explain", key[1], "-n", key[0], *same_place(kubeconfig, context)]
 
     def fleets(asked: Asked) -> Comparison | str:
         found, goes_on = compare_fleets(asked.record, asked.now - seconds, asked.now, step), asked.goes_on()
         if found is None:
             unknown = (
-                f"No recommendation for {pool} in the last {since}. `servingpool explain {pool}` says what is missing."
+                f"No recommendation for {shown} in the last {since}. `{shlex.join(explain)}` says what is missing."
             )
             return unknown if goes_on else no_record(key, f"in the last {since}")
         if not goes_on:
@@ -65,7 +68,8 @@ def compare(  # noqa: PLR0913, a command line's options are its parameters
         found = Source(prometheus, config, backend, match).ask(key, fleets)
     except SeveralTargets:
         said = (
-            f"{pool} has several targets, and compare takes pools of one. Metrics servingpool_target_* have each one's."
+            f"{shown} has several targets, and compare takes pools of one. "
+            "Metrics servingpool_target_* have each one's."
         )
         echo(said, err=True)
         raise typer.Exit(3) from None
@@ -75,7 +79,7 @@ def compare(  # noqa: PLR0913, a command line's options are its parameters
     if output is not None:
         printed(found.to_dict(), output)
     else:
-        _show(pool, since, found)
+        _show(shown, since, found)
 
 
 def _show(pool: str, since: str, found: Comparison) -> None:

@@ -10,7 +10,7 @@ import typer
 from servingpool.adapters.cluster.errors import ClusterError, Forbidden
 from servingpool.adapters.prometheus.own_record import OwnRecord
 from servingpool.cli.extras import needs
-from servingpool.cli.kubectl import Context, Kubeconfig, connect, tell, told
+from servingpool.cli.kubectl import Context, Kubeconfig, connect, same_place, tell, told
 from servingpool.cli.output import echo
 from servingpool.cli.own_record import Match, Prometheus, Source
 from servingpool.cli.source import Backend, Config
@@ -91,7 +91,7 @@ def dashboard(  # noqa: PLR0913, one parameter an option
             warn=lambda text: echo(text, err=True),
             browse=browse,
             grafana=grafana,
-            context=context,
+            where=same_place(kubeconfig, context),
         )
     except PortError as error:
         echo(str(error), err=True)

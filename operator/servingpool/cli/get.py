@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
-from servingpool.adapters.cluster.pools import Pools
+from servingpool.adapters.cluster.pools import PAUSE, Pools
 from servingpool.api.group import GROUP, PLURAL
 from servingpool.catalogue.plain import plain
 from servingpool.cli.jsonpath import JsonPath
@@ -133,20 +134,25 @@ class Printer:
         self._show(found)
         if self._table is not None and not found["rows"] and not watch:
             self._tell_none()
+        version: str | None = found["metadata"]["resourceVersion"] if watch else None
         while watch:
+            if version is None:
+                version = self._pools.version(self._asked.namespace, self._asked.name)
             for event in self._pools.watch(
                 self._asked.namespace,
                 self._asked.name,
-                found["metadata"]["resourceVersion"],
+                version,
                 table=self._table is not None,
                 selector=self._asked.selector,
             ):
                 if event["type"] == "ERROR":
                     if event["object"].get("code") != GONE:
                         echo(f"The watch ended: {event['object'].get('message', 'without a reason')}", err=True)
+                    version = None
                     break
                 self._show(event["object"])
-            found = self._read(None if self._asked.namespace is None else self._asked.name)
+                version = _version(event["object"]) or version
+            time.sleep(PAUSE)
 
     def _read(self, name: str | None) -> dict[str, Any]:
         asked, table, sort = self._asked, self._table is not None, self._sort is not None
@@ -171,6 +177,13 @@ class Printer:
             echo(f"No ServingPools found{where} with labels {self._asked.selector}.", err=True)
         else:
             echo(f"No ServingPools found{where}. `servingpool suggest` writes one for a Deployment.", err=True)
+
+
+def _version(changed: dict[str, Any]) -> str | None:
+    """The resourceVersion of a pool, or of a table's one row."""
+    one = changed["rows"][0]["object"] if changed.get("rows") else changed
+    found: str | None = one["metadata"].get("resourceVersion")
+    return found
 
 
 def _sorted(found: dict[str, Any], by: JsonPath) -> dict[str, Any]:

@@ -66,5 +66,5 @@ def history(  # noqa: PLR0913, a command line's options are its parameters
     elif found:
         terminal().print(shown(reversed(found)))
     else:
-        echo(no_record(key, "now") if found is None else f"No change of {pool} in the last {since}.", err=True)
+        echo(no_record(key, "now") if found is None else f"No change of {'/'.join(key)} in the last {since}.", err=True)
     raise typer.Exit(0 if found else 3)

@@ -93,13 +93,27 @@ def connect(kubeconfig: Path | None, context: str | None) -> Pools:
     return Pools.connect(_path(kubeconfig), context)
 
 
+def same_place(kubeconfig: Path | None, context: str | None) -> list[str]:
+    """Options by which a further command asks the same cluster as the same user."""
+    user = kubeconfigs.acting().get(kubeconfigs.ACTING)
+    given = {"--context": context, "--kubeconfig": _path(kubeconfig), "--as": user}
+    return [word for option, value in given.items() if value for word in (option, value)]
+
+
 def place(pools: Pools, name: str, namespace: str | None) -> tuple[str, str]:
-    """Namespace and name of a pool."""
+    """Namespace and name of a pool. ClusterError.
+
+    A namespace may be called as a pool's kind is: without -n, servingpool/chat is the pool chat of such a namespace if
+    there is one.
+    """
+    within, _, bare = name.partition("/")
+    if namespace is None and within in POOL_KINDS and bare and "/" not in bare and pools.has(within, bare):
+        return within, bare
     return _place(name, namespace, lambda: pools.namespace)
 
 
 def named(name: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> tuple[str, str]:
-    """Namespace and name of a pool, without asking the cluster."""
+    """Namespace and name of a pool, without asking the cluster: servingpool/chat is always a kind and a name."""
 
     def default() -> str:
         try:

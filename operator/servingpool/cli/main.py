@@ -72,11 +72,15 @@ class Lazy(Commands):
         ours, place, rest = list[str](), list[str](), list(args)
         for at in reversed(range(rest.index("--") if "--" in rest else len(rest))):
             if rest[at] == "--as" or rest[at].startswith("--as="):
+                if rest[at] == "--as" and not ctx.resilient_parsing and "".join(rest[at + 1 : at + 2])[:1] in {"", "-"}:
+                    wrong("--as needs a USER")
                 taken = 2 if rest[at] == "--as" else 1
                 ours, rest = [*rest[at : at + taken], *ours], [*rest[:at], *rest[at + taken :]]
         while rest and (rest[0] in PLACE or rest[0].startswith(("-n", *(f"{option}=" for option in PLACE[1:])))):
             taken = 2 if rest[0] in PLACE else 1
             place, rest = [*place, *rest[:taken]], rest[taken:]
+        if not rest or rest[0].startswith("-"):
+            place = []  # there is no command that reads them
         return list(super().parse_args(ctx, [*ours, *rest[:1], *place, *rest[1:]]))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002, the base has it
@@ -146,6 +150,10 @@ def options(
 
     if acting is not None and context.invoked_subcommand == "run":
         wrong("--as is for the commands of a person: the operator acts as its service account")
+    if acting == "":
+        wrong("--as needs a USER")
+    if acting is not None and not (acting.isprintable() and all(ord(each) < 256 for each in acting)):
+        wrong("--as must have printable Latin-1 characters only, because an HTTP header names the user")
     act_as(acting)
 
 

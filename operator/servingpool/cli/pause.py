@@ -74,7 +74,7 @@ def resume(
         if now != Mode.PAUSED:
             said = f"ServingPool {'/'.join(where)} is not paused, its mode is {now}."
             if now == Mode.RECOMMEND and mode is not Resumed.RECOMMEND:
-                echo(f"{said} Use `servingpool adopt {'/'.join(where)}` to set Auto.", err=True)
+                echo(f"{said} Use `servingpool adopt {where[1]} -n {where[0]}` to set Auto.", err=True)
                 raise typer.Exit(UNKNOWN)
             echo(said)
             return

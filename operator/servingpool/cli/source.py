@@ -35,9 +35,28 @@ SERVICE = re.compile(r"([a-z0-9-]+)\.([a-z0-9-]+)(\.svc(\..*)?)?")
 
 
 def _beside_config(context: typer.Context, value: str | None) -> str | None:
-    """The URL; none where it is the environment's and the command line names a configuration."""
-    by = context.get_parameter_source("prometheus"), context.get_parameter_source("config")
-    return None if [one.name if one else "" for one in by] == ["ENVIRONMENT", "COMMANDLINE"] else value
+    """The URL; none where it is the environment's and the command line names a configuration or a server of one."""
+    _one_server(context)
+    named = "COMMANDLINE" in {_by(context, "config"), _by(context, "backend")}
+    return None if named and _by(context, "prometheus") == "ENVIRONMENT" else value
+
+
+def beside_url(context: typer.Context, value: str) -> str:
+    """The name of a backend, which no URL stands beside."""
+    _one_server(context)
+    return value
+
+
+def _one_server(context: typer.Context) -> None:
+    """End the command that names a URL and a backend. Of the two, only the later knows of both."""
+    if _by(context, "prometheus") == _by(context, "backend") == "COMMANDLINE":
+        wrong("Give --prometheus URL or --backend NAME, not both")
+
+
+def _by(context: typer.Context, name: str) -> str:
+    """Where a parameter is from, by its name in the library; empty where it is not read yet."""
+    source = context.get_parameter_source(name)
+    return source.name if source else ""
 
 
 def prometheus_of(scraped: str) -> object:
@@ -54,7 +73,7 @@ def prometheus_of(scraped: str) -> object:
 Config = Annotated[
     Path | None, typer.Option(help="The operator's configuration, for credentials.", envvar="SERVINGPOOL_CONFIG")
 ]
-Backend = Annotated[str, typer.Option(help="Which Prometheus of the configuration.")]
+Backend = Annotated[str, typer.Option(help="Which Prometheus of the configuration.", callback=beside_url)]
 Prometheus = Annotated[str | None, prometheus_of("the engines")]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,10 +53,10 @@ class Pages:
         courses: Courses,
         clock: Callable[[], float] = time.time,
         grafana: str = "",
-        context: str | None = None,
+        where: Sequence[str] = (),
     ) -> None:
         self._board, self._courses, self._clock = board, courses, clock
-        self._grafana, self._context = grafana, context
+        self._grafana, self._where = grafana, where
         self._templates = Environment(
             loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )
@@ -147,7 +147,7 @@ class Pages:
             "sight": self._board.sight,
             "pool": detail(row, course, span, scaler, self._clock()),
             "headline": headline(row.spec),
-            "commands": commands(row, self._context),
+            "commands": commands(row, self._where),
             "grafana": grafana_of(self._grafana, row.key),
             "span": span,
             "spans": list(SPANS),
@@ -166,7 +166,7 @@ def application(
     clock: Callable[[], float] = time.time,
     *,
     grafana: str = "",
-    context: str | None = None,
+    where: Sequence[str] = (),
 ) -> Starlette:
     """The pages as an ASGI application.
 
@@ -176,9 +176,9 @@ def application(
         hosts: names by which it may be asked for, without a port.
         clock: Unix time in seconds.
         grafana: URL of a dashboard with {namespace} and {pool} in it; empty for no link.
-        context: of the kubeconfig, for the commands that a page offers; None for the usual one.
+        where: options for the cluster and the user, for the commands that a page offers.
     """
-    pages = Pages(board, courses, clock, grafana, context)
+    pages = Pages(board, courses, clock, grafana, where)
     one = "/pools/{namespace}/{name}"
     routes = [
         Route("/", pages.pools),

@@ -32,7 +32,7 @@ def run(  # noqa: PLR0913, one parameter an option
     warn: Callable[[str], None],
     browse: bool,
     grafana: str = "",
-    context: str | None = None,
+    where: Sequence[str] = (),
 ) -> None:
     """Serve to the end. Raises PortError.
 
@@ -47,7 +47,7 @@ def run(  # noqa: PLR0913, one parameter an option
         warn: is given what cannot be read, each failure once, and the end of it.
         browse: open a browser.
         grafana: URL of a dashboard with {namespace} and {pool} in it; empty for no link.
-        context: of the kubeconfig, for the commands that a page offers; None for the usual one.
+        where: options for the cluster and the user, for the commands that a page offers.
     """
     board = Board(connect, namespace, tell=warn)
     host = f"[{address}]" if ":" in address else address
@@ -60,7 +60,7 @@ def run(  # noqa: PLR0913, one parameter an option
         raise PortError(f"Cannot listen on {host}:{port}: {error.strerror}. Choose another --port") from error
     url = f"http://{host}:{listening.getsockname()[1]}"
     config = uvicorn.Config(
-        application(board, Courses(source_of, tell=warn), hosts, grafana=grafana, context=context),
+        application(board, Courses(source_of, tell=warn), hosts, grafana=grafana, where=where),
         access_log=False,
         log_level=logging.WARNING,
         server_header=False,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -206,10 +206,10 @@ def headline(spec: Spec | None) -> str:
     return f"{spec.mode.value}: {spec.model} on {targets}; {bounds(spec.slo)}"
 
 
-def commands(row: Row, context: str | None) -> list[str]:
-    """What a person may run next on a pool, as a shell takes it: the page itself changes nothing."""
+def commands(row: Row, where: Sequence[str]) -> list[str]:
+    """What a person may run next on a pool, as a shell takes it, with options for the cluster and the user."""
     verbs = ["explain"]
     if row.mode is not Mode.RECOMMEND:
         verbs.append("resume" if row.mode is Mode.PAUSED else "pause")
-    where = [] if context is None else ["--context", context]
-    return [shlex.join(["servingpool", verb, "/".join(row.key), *where]) for verb in verbs]
+    namespace, name = row.key
+    return [shlex.join(["servingpool", verb, name, "-n", namespace, *where]) for verb in verbs]

@@ -66,6 +66,27 @@ def test_a_configuration_on_the_command_line_wins_over_a_prometheus_of_the_envir
     assert "URL: http://127.0.0.1:2. " in alone.stderr
 
 
+@pytest.mark.parametrize("command", ["history chat -n prod", "check deployment/llama -n prod"])
+def test_a_backend_on_the_command_line_wins_over_a_prometheus_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("backends: [{name: us, url: 'http://127.0.0.1:1'}]")
+    monkeypatch.setenv("SERVINGPOOL_PROMETHEUS", "http://127.0.0.1:2")
+    monkeypatch.setenv("SERVINGPOOL_CONFIG", str(path))
+    found = CliRunner().invoke(app, ["history", "chat", "-n", "prod", "--backend", "us"])
+    assert "URL: http://127.0.0.1:1. " in found.stderr
+    lacks = CliRunner().invoke(app, [*command.split(), "--backend", "eu"])
+    assert "--backend must be one of us, got 'eu'" in lacks.stderr
+
+
+@pytest.mark.parametrize("order", ["--backend us --prometheus http://x", "--prometheus http://x --backend us"])
+def test_a_backend_beside_a_url_is_wrong_usage(order: str) -> None:
+    for command in ("history chat", "check deployment/llama"):
+        result = CliRunner().invoke(app, [*command.split(), "-n", "prod", *order.split()])
+        assert (result.exit_code, result.stderr) == (2, "Give --prometheus URL or --backend NAME, not both\n")
+
+
 def test_a_backend_that_the_configuration_lacks_is_told_with_those_it_has(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("backends: [{name: thanos, url: 'http://x'}]")

@@ -169,6 +169,7 @@ def test_while_the_need_is_unknown_nothing_is_recommended(monkeypatch: pytest.Mo
     recorder.world.prometheus.silent = "Prometheus backend 'default' cannot be reached"
     recorder.world.step()
     recorder.run(5)
-    shown = recorder.ask(monkeypatch, "compare", "--since", "4m")
+    shown = recorder.ask(monkeypatch, "compare", "--since", "4m", "--context", "eu")
     assert shown.exit_code == 3
-    assert "No recommendation for chat/pool in the last 4m. `servingpool explain chat/pool` says" in shown.stderr
+    said = "No recommendation for chat/pool in the last 4m. `servingpool explain pool -n chat --context eu` says"
+    assert said in shown.stderr

@@ -7,6 +7,7 @@ import inspect
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,6 +54,11 @@ class FakePools:
     more: dict[str, Any] = field(default_factory=dict)
     found: dict[str, Any] = field(default_factory=table)
     events: list[dict[str, Any]] = field(default_factory=list)
+    there: set[tuple[str, str]] = field(default_factory=set)
+    """Pools of namespaces that are called as a kind is."""
+
+    def has(self, namespace: str, name: str) -> bool:
+        return (namespace, name) in self.there
 
     def read(self, namespace: str | None, name: str | None, *, table: bool = False, **more: object) -> dict[str, Any]:
         self.asked.append((namespace, name))
@@ -114,7 +120,8 @@ def test_a_pool_in_recommend_is_not_resumed_and_what_sets_auto_is_named(pools: F
     refused = run("resume", "qwen")
     assert (refused.exit_code, refused.stdout, pools.patches) == (3, "", [])
     said = (
-        "ServingPool chat/qwen is not paused, its mode is Recommend. Use `servingpool adopt chat/qwen` to set Auto.\n"
+        "ServingPool chat/qwen is not paused, its mode is Recommend. "
+        "Use `servingpool adopt qwen -n chat` to set Auto.\n"
     )
     assert refused.stderr == said
     assert run("resume", "qwen", "--mode", "Recommend").exit_code == 0
@@ -189,6 +196,34 @@ def test_a_watch_prints_each_change_below_the_same_columns(pools: FakePools) -> 
         "qwen   Recommend   <none>",
         "qwen   Auto        <none>",
     ]
+
+
+def test_a_watch_that_ends_at_once_goes_on_after_a_second_with_no_change_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = row("qwen", "Auto")
+    changed["object"]["metadata"]["resourceVersion"] = "9"
+    events = [
+        [],
+        [{"type": "MODIFIED", "object": table(changed, first=False)}],
+        [{"type": "ERROR", "object": {"code": 410}}],
+    ]
+    since: list[str] = []
+    pauses: list[float] = []
+
+    class Ended(FakePools):
+        def version(self, *where: object) -> str:
+            assert where == ("chat", "qwen")
+            return "20"
+
+        def watch(self, *given: object, **_: object) -> Iterator[dict[str, Any]]:
+            since.append(str(given[2]))
+            if not events:
+                raise KeyboardInterrupt
+            yield from events.pop(0)
+
+    monkeypatch.setattr(Pools, "connect", lambda *_: Ended(found=table(row("qwen", "Recommend"))))
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    assert run("get", "qwen", "-w").stdout.count("qwen") == 2
+    assert (since, pauses) == (["7", "7", "9", "20"], [1.0] * 3)
 
 
 def test_json_and_yaml_are_the_pool_as_stored(pools: FakePools) -> None:
@@ -350,6 +385,18 @@ def test_a_pool_may_be_named_with_its_kind(pools: FakePools, name: str) -> None:
     assert pools.asked == [("chat", "qwen")]
 
 
+@pytest.mark.parametrize("kind", ["sp", "servingpool", "servingpools"])
+def test_a_pool_of_a_namespace_that_is_called_as_the_kind_is_the_one_that_is_meant(pools: FakePools, kind: str) -> None:
+    pools.there = {(kind, "qwen")}
+    for command in ("get", "explain", "pause"):
+        run(command, f"{kind}/qwen")
+    assert pools.asked == [(kind, "qwen")] * 3
+    pools.asked.clear()
+    run("get", f"{kind}/qwen", "-n", "prod")
+    run("get", f"{kind}/llama")
+    assert pools.asked == [("prod", "qwen"), ("chat", "llama")]
+
+
 def test_a_mode_is_taken_in_any_case(pools: FakePools) -> None:
     pools.mode = "Paused"
     assert run("resume", "qwen", "--mode", "recommend").exit_code == 0
@@ -379,6 +426,26 @@ def test_what_every_command_takes_may_stand_anywhere(
     assert (chosen, pools.asked) == ([("eu", "ann")], [("prod", "qwen")])
     run("get")
     assert chosen[1:] == [(None,)], "another command acts as itself"
+
+
+@pytest.mark.parametrize(
+    "line", ["get chat --as", "get --as", "pause chat --as -n default", "--as --context eu get", "get chat --as="]
+)
+def test_whom_to_act_as_is_not_taken_from_the_next_word(pools: FakePools, line: str) -> None:
+    shown = run(*line.split())
+    assert (shown.exit_code, shown.stderr, pools.asked) == (2, "--as needs a USER\n", [])
+
+
+@pytest.mark.parametrize("user", ["ü€", "a\nb"])
+def test_a_user_that_no_header_can_hold_is_refused(pools: FakePools, user: str) -> None:
+    shown = run("get", "--as", user)
+    assert (shown.exit_code, pools.asked) == (2, [])
+    assert shown.stderr.startswith("--as must have ")
+
+
+@pytest.mark.parametrize("line", ["-n default", "-n default --help"])
+def test_a_namespace_without_a_command_shows_the_commands(line: str) -> None:
+    assert "Look at pools" in run(*line.split()).output
 
 
 def test_the_operator_acts_as_nobody_else() -> None:
@@ -416,7 +483,7 @@ class NearPools(Pools):
 def test_a_name_near_a_typo_is_told_and_a_pool_of_another_namespace(pools: FakePools) -> None:
     cluster = NearPools(chat=["qwen3-8b", "llama"], prod=["gemma"])
     assert cluster._near("chat", "qwen3-8") == ("qwen3-8b",)
-    assert cluster._near("chat", "gemma") == ("prod/gemma",)
+    assert cluster._near("chat", "gemma") == ("gemma -n prod",)
     assert cluster._near("chat", "mistral") == ()
     pools.failure = NotFound("Cannot read ServingPool chat/qwen3-8: 404 Not Found")
     pools.failure.near = ("qwen3-8b",)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,7 +104,7 @@ class Scene:
     """The parts, and a browser of a few lines."""
 
     grafana = ""
-    context: str | None = None
+    where: Sequence[str] = ()
 
     def __init__(self, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
         self.recorder, self.world, self.silence = recorder, recorder.world, Silence()
@@ -122,7 +122,7 @@ class Scene:
     def start(self) -> None:
         """A new process, which has read nothing yet."""
         self.board = Board(lambda: self.api, None, self.clock, self.told.append)
-        self.app = application(self.board, self.courses, LOCAL, self.clock, grafana=self.grafana, context=self.context)
+        self.app = application(self.board, self.courses, LOCAL, self.clock, grafana=self.grafana, where=self.where)
         self.browser = TestClient(self.app, base_url="http://127.0.0.1:8765")
 
     def store(self, *pools: Raw) -> None:

@@ -74,3 +74,13 @@ def test_it_serves_without_a_cluster_and_stops_on_ctrl_c(kubeconfig: Path) -> No
         assert served.stderr.readline().startswith("The pools cannot be read: ")
         served.send_signal(signal.SIGINT)
         assert served.wait(60) == 0
+
+
+def test_the_pages_are_told_which_cluster_and_which_user_commands_are_to_name(
+    kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[dict[str, object]] = []
+    monkeypatch.setattr("servingpool_dashboard.command.run", lambda *_, **given: served.append(given))
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    run("--as", "ann", "--context", "c")
+    assert served[0]["where"] == ["--context", "c", "--kubeconfig", str(kubeconfig), "--as", "ann"]

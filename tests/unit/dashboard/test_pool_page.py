@@ -172,20 +172,21 @@ def test_the_charts_of_a_new_pool_begin_where_its_figures_do(scene: Scene) -> No
 
 def test_the_next_commands_can_be_copied_and_grafana_is_linked_where_it_is_named(scene: Scene) -> None:
     page = scene.page(ONE)
-    assert 'data-copy="servingpool explain chat/pool"' in page
-    assert 'data-copy="servingpool pause chat/pool"' in page
+    assert 'data-copy="servingpool explain pool -n chat"' in page
+    assert 'data-copy="servingpool pause pool -n chat"' in page
     assert "Grafana" not in page
-    scene.grafana, scene.context = "https://g.example/d/sp?var-namespace={namespace}&var-pool={pool}", "west"
+    scene.grafana = "https://g.example/d/sp?var-namespace={namespace}&var-pool={pool}"
+    scene.where = ("--context", "west", "--as", "ann lee")
     (raw,) = stored(scene.world)
     raw["spec"]["mode"] = "Paused"
     scene.store(raw)
     page = scene.page(ONE)
     assert 'href="https://g.example/d/sp?var-namespace=chat&amp;var-pool=pool"' in page
-    assert 'data-copy="servingpool explain chat/pool --context west"' in page
-    assert 'data-copy="servingpool resume chat/pool --context west"' in page
+    assert 'data-copy="servingpool explain pool -n chat --context west --as &#39;ann lee&#39;"' in page
+    assert 'data-copy="servingpool resume pool -n chat --context west --as &#39;ann lee&#39;"' in page
     raw["spec"]["mode"] = "Recommend"
     scene.store(raw)
-    assert re.findall(r"servingpool (\w+) chat/pool", scene.page(ONE)).count("explain") == 3
+    assert re.findall(r"servingpool (\w+) pool -n chat", scene.page(ONE)).count("explain") == 3
     assert "servingpool pause" not in scene.page(ONE)
 
 

@@ -32,7 +32,7 @@ class NotFound(ClusterError):
     """The object does not exist."""
 
     near: tuple[str, ...] = ()
-    """Names of those that may be meant."""
+    """Those that may be meant, as a command takes them."""
 
 
 class NotInstalled(NotFound):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Self
 
 from servingpool.adapters.cluster.api_server import TIMEOUT, ApiServer, answered, answering
-from servingpool.adapters.cluster.errors import REFUSED, ClusterError, NotFound, NotInstalled
+from servingpool.adapters.cluster.errors import REFUSED, ClusterError, Forbidden, NotFound, NotInstalled
 from servingpool.adapters.cluster.kubeconfig import credentials_of
 from servingpool.adapters.cluster.paths import JSON, MERGE_PATCH, path_of
 from servingpool.api.group import API_VERSION, PLURAL
@@ -19,6 +20,8 @@ PAGE = 500
 """Pools in a page of a list, as kubectl asks for."""
 WATCHED = 300
 """Seconds after which the API server ends a watch. We open a new one then."""
+PAUSE = 1.0
+"""Seconds between two watches: a proxy may end each at once."""
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 FIELD_MANAGER = "servingpool-cli"
 WRITES = {"PATCH", "POST"}
@@ -67,6 +70,14 @@ class Pools:
             error.near = () if name is None else self._near(str(namespace), name)
             raise
 
+    def has(self, namespace: str, name: str) -> bool:
+        """Whether there is such a pool; False where it may not be read. ClusterError."""
+        try:
+            self._server.request("GET", pool_path(namespace, name), f"read ServingPool {namespace}/{name}")
+        except (Forbidden, NotFound):
+            return False
+        return True
+
     def find(self, path: str, what: str, **query: str) -> dict[str, Any]:
         """Objects of any kind. `what` as in `request`."""
         return self._server.request("GET", path, what, query=query)
@@ -76,7 +87,7 @@ class Pools:
         near = get_close_matches(name, [str(one["name"]) for one in self._metadata(namespace)])
         if near:
             return tuple(near)
-        return tuple(f"{one['namespace']}/{name}" for one in self._metadata(None) if one["name"] == name)[:3]
+        return tuple(f"{name} -n {one['namespace']}" for one in self._metadata(None) if one["name"] == name)[:3]
 
     def _metadata(self, namespace: str | None) -> list[dict[str, Any]]:
         """Of a namespace's pools or of all; none where they may not be listed."""
@@ -96,6 +107,11 @@ class Pools:
     def probe(self, namespace: str | None) -> None:
         """Nothing, if the API server answers: a watch is silent where nothing changes."""
         self._list(pool_path(namespace, None), {"limit": "1"}, PROBED)
+
+    def version(self, namespace: str | None, name: str | None) -> str:
+        """The resourceVersion of now, which a watch can begin at: that of a quiet pool may be too old."""
+        query = {"limit": "1"} | ({} if name is None else {"fieldSelector": f"metadata.name={name}"})
+        return str(self._list(pool_path(namespace, None), query)["metadata"]["resourceVersion"])
 
     def autoscalers(self, namespace: str) -> list[dict[str, Any]]:
         """The HorizontalPodAutoscalers of a namespace."""
@@ -122,17 +138,22 @@ class Pools:
 
     def changes(self, namespace: str, name: str, found: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Each further state of a pool, without end. NotFound once it is deleted; ClusterError."""
+        version = found["metadata"]["resourceVersion"]
         while True:
-            for event in self.watch(namespace, name, found["metadata"]["resourceVersion"], table=False):
+            for event in self.watch(namespace, name, version, table=False):
                 if event["type"] == "ERROR":  # such as a version that is no longer kept
                     break
                 if event["type"] != "DELETED":
                     found = event["object"]
                     yield found
-            again = self.read(namespace, name)
-            if again["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
-                found = again
-                yield found
+            time.sleep(PAUSE)
+            # The version of the list is of now. A quiet pool's own may be older than any that a watch can begin at.
+            listed = self._list(pool_path(namespace, None), {"fieldSelector": f"metadata.name={name}"})
+            version = listed["metadata"]["resourceVersion"]
+            for again in listed["items"] or [self.read(namespace, name)]:
+                if again["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
+                    found = again
+                    yield found
 
     def patch(self, namespace: str, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Merge changes into a pool. Conflict where it has another `metadata.resourceVersion` than they name."""

@@ -118,14 +118,15 @@ class BackendConfig(_Section):
     @field_validator("url")
     @classmethod
     def _plain_url(cls, url: str) -> str:
+        # In the whole text: without a scheme a password is no part of the host, and the other messages show the URL.
+        if "@" in url:
+            raise ValueError("must not contain credentials, because URLs are logged; use basicAuth or bearerTokenFile")
+        if "?" in url or "#" in url:
+            raise ValueError("must have no '?' or '#'")
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             hint = "" if "://" in url or not url else f"; write http://{url}"
             raise ValueError(f"must be http:// or https:// with a host, got '{url}'{hint}")
-        if "@" in parts.netloc:
-            raise ValueError("must not contain credentials, because URLs are logged; use basicAuth or bearerTokenFile")
-        if parts.query or parts.fragment:
-            raise ValueError(f"must have no '?' or '#', got '{url}'")
         return url.rstrip("/")
 
     @model_validator(mode="after")

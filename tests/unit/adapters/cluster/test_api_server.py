@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -88,3 +89,27 @@ def test_a_watch_of_a_kind_that_is_not_installed_says_so(api: tuple[Answers, Poo
     server.status, server.body = 404, b"404 page not found\n"
     with pytest.raises(NotInstalled, match="Cannot watch servingpools: the API server does not know this kind"):
         list(pools.watch("chat", None, "7", table=False))
+
+
+def test_a_watch_that_is_refused_for_its_age_begins_anew_at_the_version_of_a_list(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A quiet pool's own version may be older than all that the API server still has."""
+    asked: list[str] = []
+    pauses: list[float] = []
+    old = {"metadata": {"name": "qwen", "resourceVersion": "7"}}
+    new = {"metadata": {"name": "qwen", "resourceVersion": "21"}}
+
+    class Aged(Pools):
+        def watch(self, namespace: str | None, name: str | None, since: str, **_: Any) -> Iterator[dict[str, Any]]:
+            asked.append(since)
+            yield {"type": "ERROR", "object": {"code": 410}} if since == "7" else {"type": "MODIFIED", "object": new}
+
+        def _list(self, path: str, query: Any, timeout: float = 0.0) -> dict[str, Any]:
+            assert query == {"fieldSelector": "metadata.name=qwen"}
+            return {"metadata": {"resourceVersion": "20"}, "items": [old]}
+
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    pools = Aged(ApiServer("http://cluster", None, None), "chat")
+    assert next(pools.changes("chat", "qwen", old)) == new
+    assert (asked, pauses) == (["7", "20"], [1.0])

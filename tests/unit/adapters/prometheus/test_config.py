@@ -69,3 +69,14 @@ def test_a_refusal_does_not_repeat_a_password():
         with pytest.raises(ValidationError) as refusal:
             BackendConfig.model_validate(VALID | wrong)
         assert "secret" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://me:secret@prometheus", "me:secret@prometheus:9090", "ftp://me:secret@prometheus"]
+    + [f"{host}/{mark}token=secret" for host in ("http://prometheus", "prometheus:9090") for mark in "?#"],
+)
+def test_a_secret_in_a_url_is_not_repeated(url: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        BackendConfig(url=url)
+    assert "secret" not in str(caught.value)
