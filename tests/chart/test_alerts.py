@@ -175,7 +175,8 @@ def test_a_role_that_is_held_below_its_need_alerts_and_one_that_has_what_it_need
 
 
 def test_a_pool_whose_gpus_others_still_hold_alerts(render: Render, tmp_path: Path) -> None:
-    world = two(gpus=16)
+    # One replica serves 1 request/s. At 6 requests/s `low` needs its two and would alert too.
+    world = two(gpus=16, low=1.0)
     world.step(minutes=20)
     world.services["high"].rate = 30.0
     world.drain = True

@@ -30,6 +30,8 @@ class Past:
     missed: Callable[[int], float]
     objective: float = 0.95
     mode: str = "Auto"
+    elsewhere: str | None = None
+    """Mode of a pool of the same name in another cluster."""
     rate: float = 5.0
     """Requests/s."""
     fires: frozenset[str] = frozenset()
@@ -37,6 +39,8 @@ class Past:
     def figures(self, ago: int) -> Iterator[tuple[str, float]]:
         """What the operator exported then."""
         yield f'servingpool_info{{mode="{self.mode}",', 1.0
+        if self.elsewhere is not None:
+            yield f'servingpool_info{{cluster="us",mode="{self.elsewhere}",', 1.0
         yield "servingpool_objective_ratio{", self.objective
         if self.rate > 0.0:
             yield "servingpool_arrival_rate{", self.rate
@@ -63,6 +67,7 @@ POOLS = {
     "modest": Past(for_the_last(60, 0.85), objective=0.8, fires=frozenset({FAST})),
     "recommended": Past(for_the_last(DAY, 0.9), mode="Recommend"),
     "paused": Past(for_the_last(DAY, 0.9), mode="Paused", fires=frozenset({FAST, SLOW, TICKET})),
+    "twin": Past(for_the_last(60, 0.9), elsewhere="Paused", fires=frozenset({FAST})),
     "silent": Past(for_the_last(0, 0.0), rate=0.0),
     "rare": Past(for_the_last(DAY, 0.5), objective=0.99, rate=6 / 3600, fires=frozenset({TICKET})),
     "few": Past(for_the_last(60, 0.5), objective=0.999, rate=0.5, fires=frozenset({FAST, SLOW, TICKET})),

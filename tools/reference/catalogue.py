@@ -48,6 +48,9 @@ own figures, which count requests that still wait as missed.
 
 No alert on the SLO fires for pools in mode Recommend. Every alert on a pool has the label `mode` (Auto, Recommend or
 Paused), which Alertmanager may route by.
+
+The alerts expect one Prometheus for each cluster. Two clusters in one Prometheus may have pools of the same namespace
+and name: their figures are then taken as those of one pool.
 """
 
 

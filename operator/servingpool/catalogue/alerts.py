@@ -60,8 +60,11 @@ def _of_pool(metric: str) -> str:
 
 
 def _with_mode(expr: str) -> str:
-    """The expression with the pool's mode as a label, which Alertmanager may route by."""
-    info = "max by (namespace, pool, mode) (servingpool_info)"
+    """The expression with the pool's mode as a label, which Alertmanager may route by.
+
+    Of two modes, as of two clusters or of two leaders, one is taken: two would fail the rule for every pool.
+    """
+    info = "topk by (namespace, pool) (1, max by (namespace, pool, mode) (servingpool_info))"
     return f"({expr}) * on (namespace, pool) group_left (mode) {info}"
 
 
@@ -93,9 +96,9 @@ NOT_READY = tuple(
 """What ServingPoolNotReady covers; ServingPoolTurnFailed covers the rest."""
 
 SLO_ACTION = (
-    "servingpool explain {{ $labels.namespace }}/{{ $labels.pool }} shows what limits the replicas. At max: raise max, "
-    "or relax the SLO. If its reason says that no replica count meets the SLO, or names prefix caches, more replicas "
-    "do not help: see the page of symptoms. After a step in traffic the share recovers with time."
+    "servingpool explain {{ $labels.pool }} -n {{ $labels.namespace }} shows what limits the replicas. At max: raise "
+    "max, or relax the SLO. If its reason says that no replica count meets the SLO, or names prefix caches, more "
+    "replicas do not help: see the page of symptoms. After a step in traffic the share recovers with time."
 )
 
 ALERTS = (
@@ -329,8 +332,9 @@ ALERTS = (
         ),
         effect="The pool is smaller than its share of the budget, so requests may miss the SLO.",
         action=(
-            "servingpool explain on the pool names whose GPUs it waits for. Check whether those pods drain for long or "
-            "do not end: kubectl get pods. ServingPoolHeldBelowNeed covers pools whose due is less than their need."
+            "servingpool explain {{ $labels.pool }} -n {{ $labels.namespace }} names whose GPUs the pool waits for. "
+            "Check whether those pods drain for long or do not end: kubectl get pods. ServingPoolHeldBelowNeed covers "
+            "pools whose due is less than their need."
         ),
     ),
     Alert(

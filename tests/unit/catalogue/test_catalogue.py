@@ -154,6 +154,13 @@ def test_alerts_name_reasons_that_exist() -> None:
     assert named <= {reason.value for reason in Reason}
 
 
+def test_alerts_name_a_pool_to_the_command_line_by_name_and_namespace() -> None:
+    """NAMESPACE/NAME is taken for a kind and a name where the namespace is called servingpool or sp."""
+    told = [words for alert in ALERTS for words in alert.action.split("servingpool explain ")[1:]]
+    assert len(told) >= 4
+    assert {" ".join(words.split()[:7]) for words in told} == {"{{ $labels.pool }} -n {{ $labels.namespace }}"}
+
+
 def test_every_entry_is_explained() -> None:
     """Nothing is left blank, and no sentence is one that nobody can read in one go."""
     texts = [text for reason in Reason for text in (reason.meaning, reason.action)]
