@@ -39,6 +39,10 @@ ASKED = (
 )
 LOOKS_APART = 5.0
 """Seconds between two looks for the scrape that follows a change."""
+NEXT_TICK = 16.0
+"""Seconds after a decision in which the next one is made, by the default interval of 15 s."""
+NOT_SCRAPED = "not scraped"
+"""The outcome of a change where it may have been known between two scrapes."""
 EXPLAINED_WITHIN = 60.0
 """Seconds after a change in which the decision that made it must have been scraped to be told as its reason."""
 
@@ -136,29 +140,39 @@ def changes_in(
 ) -> Iterator[Change]:
     """The changes since `start` in a record; `status_at` is the status at one of its times."""
     last: Change | None = None
+    before = -math.inf
     for seen_at, record in records:
         change = _change(record)
         if change is None or change.at.timestamp() < start:
             continue
-        ready = one(record, Metric.READY_REPLICAS)
         if last is None or change.at != last.at:
             if last is not None:
-                yield _ended(last, ready, change.at.timestamp())
+                yield _ended(last, change, record, before)
             last = _explained(change, status_at(seen_at))
         if last.outcome is None and (outcome := record.get(Metric.LAST_CHANGE_OUTCOME)):
             ended = f"{outcome[0].labels['outcome']} {write(round(outcome[0].value))}"
             last = last.model_copy(update={"outcome": ended})
-        elif ready is not None:  # as of an operator that does not tell it
-            (last,) = judged((last,), last.to, Ready(round(ready)), seen_at)
+        before = _decided(record)
     if last is not None:
         yield last
 
 
-def _ended(last: Change, ready: float | None, at: float) -> Change:
-    """A change that another change followed. Its last replica may have become ready in the tick of the next change."""
-    if ready is not None:
-        (last,) = judged((last,), last.to, Ready(round(ready)), at)
-    return last if last.outcome is not None else replaced(last, at)
+def _ended(last: Change, change: Change, record: Record, before: float) -> Change:
+    """A change that another change followed, as `record` shows first, with the outcome that the status has.
+
+    `before`: Unix time of the decision in the record before. Where further decisions lie between the two, the outcome
+    may have been known meanwhile; but a replica that is still not ready was not ready then either.
+    """
+    ready, at = one(record, Metric.READY_REPLICAS), change.at.timestamp()
+    if last.outcome is not None or ready is None:
+        return last
+    if _decided(record) - before <= NEXT_TICK:
+        if change.by == FIELD_MANAGER:  # its last replica may have become ready in the tick of this order
+            (last,) = judged((last,), last.to, Ready(round(ready)), at)
+        return last if last.outcome is not None else replaced(last, at)
+    if ready < last.to == change.from_ < change.to:
+        return replaced(last, at)
+    return last.model_copy(update={"outcome": NOT_SCRAPED})
 
 
 def _change(record: Record) -> Change | None:

@@ -156,6 +156,23 @@ def test_history_lists_what_the_status_lists(past: Recorder, monkeypatch: pytest
     assert all(one["why"].startswith(f"scale {'up' if one['to'] > one['from'] else 'down'} ") for one in told)
 
 
+@pytest.mark.parametrize(("every", "options"), [(2, ()), (8, ()), (1, ("--step", "5m"))])
+def test_what_is_scraped_seldom_gives_no_other_outcome_than_the_status(
+    monkeypatch: pytest.MonkeyPatch, every: int, options: tuple[str, ...]
+) -> None:
+    recorder = Recorder(settled())
+    recorder.run(2, every)
+    for rate in (18.0, 40.0, 3.0, 30.0):
+        recorder.world.services["vllm"].rate = rate
+        recorder.run(13, every)
+    kept = {one["at"]: one.get("outcome") for one in recorder.world.status()["history"]}
+    told = json.loads(recorder.ask(monkeypatch, "history", "--since", "2h", *options, "-o", "json").stdout)
+    both = [(one.get("outcome"), kept[one["at"]]) for one in told if one["at"] in kept]
+    known = [pair for pair in both if pair[0] not in {None, "not scraped"}]
+    assert len(known) > 1
+    assert [pair for pair in known if pair[0] != pair[1]] == []
+
+
 def test_the_time_that_history_prints_explains_that_change(past: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scrapes come seconds after decisions: the one before the change was explained."""
     past.scraped = {at + 7.0: rows for at, rows in past.scraped.items()}
