@@ -90,6 +90,8 @@ def explain(  # noqa: PLR0913, a command line's options are its parameters
     """
     if at is not None and watch:
         wrong("Give --at or --watch, not both")
+    if match and at is None:
+        wrong("--match chooses series in Prometheus: give --at too")
     if at is not None:
         source = Source(prometheus, config, backend, match)
         raise typer.Exit(_explain_past(named(pool, namespace, kubeconfig, context), at, output, source))

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from servingpool.adapters.cluster.pools import PAUSE, Pools
-from servingpool.api.group import GROUP, PLURAL
 from servingpool.catalogue.plain import plain
 from servingpool.cli.jsonpath import JsonPath
 from servingpool.cli.kubectl import (
@@ -25,7 +24,7 @@ from servingpool.cli.kubectl import (
     told,
 )
 from servingpool.cli.output import echo
-from servingpool.cli.usage import wrong
+from servingpool.cli.usage import NAMED_KIND, wrong
 
 INTERRUPTED = 130
 GONE = 410
@@ -51,9 +50,11 @@ def _form(text: str) -> str:
 def _path(text: str) -> str:
     """What pools are sorted by, with or without its braces. Raises typer.BadParameter."""
     try:
-        JsonPath(within := f"{{{text.removeprefix('{').removesuffix('}')}}}")
+        found = JsonPath(within := f"{{{text.removeprefix('{').removesuffix('}')}}}")
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+    if not found.path:
+        raise typer.BadParameter(f"must be one field, such as .status.desiredReplicas, got '{text}'")
     return within
 
 
@@ -165,7 +166,7 @@ class Printer:
             self._table.show(found)
         elif output == "name":
             for one in found.get("items", [found]):
-                echo(plain(f"{PLURAL}.{GROUP}/{one['metadata']['name']}"))
+                echo(plain(f"{NAMED_KIND}/{one['metadata']['name']}"))
         elif output is not None and output.startswith(JSONPATH):
             echo(JsonPath(output.removeprefix(JSONPATH)).render(found))
         elif output is not None:

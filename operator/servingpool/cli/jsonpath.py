@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 _PIECE = re.compile(r"\{([^{}]*)\}|([^{}]+)")
-_STEP = re.compile(r"\.((?:[A-Za-z0-9_/-]|\\\.)+)|\.?\[(-?[0-9]+|\*)\]|\['([^']+)'\]|\.\*")
+_STEP = re.compile(r"\.((?:[A-Za-z0-9_/-]|\\\.)+)|\.?\[(-?[0-9]{1,9}|\*)\]|\['([^']+)'\]|\.\*")
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 LIKE = "such as {.status.desiredReplicas} or {.items[*].metadata.name}"
 Step = str | int | None
@@ -29,7 +29,7 @@ class JsonPath:
             if inner is None:
                 self._pieces.append(("text", text))
             elif _TEXT.fullmatch(words):
-                self._pieces.append(("text", json.loads(words)))
+                self._pieces.append(("text", _text(words)))
             elif words == "end":
                 depth -= 1
                 self._pieces.append(("end", None))
@@ -42,6 +42,11 @@ class JsonPath:
                 raise ValueError(f"must have an {{end}} for each {{range}}, and none within another, got '{template}'")
         if depth:
             raise ValueError(f"must have an {{end}} for each {{range}}, got '{template}'")
+
+    @property
+    def path(self) -> bool:
+        """Whether it is one field and nothing else."""
+        return len(self._pieces) == 1 and self._pieces[0][0] == "field" and bool(self._pieces[0][1])
 
     def values(self, found: Any) -> list[Any]:
         """What the template's fields have, in order."""
@@ -64,6 +69,13 @@ def _rendered(pieces: Sequence[tuple[str, Any]], found: Any) -> str:
             text += given if kind == "text" else " ".join(map(_shown, _at(found, given)))
         at += 1
     return text
+
+
+def _text(words: str) -> str:
+    try:
+        return str(json.loads(words))
+    except ValueError:
+        raise ValueError(f'{words} is no text, such as "\\n"') from None
 
 
 def _steps(words: str) -> list[Step]:

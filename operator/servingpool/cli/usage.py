@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from servingpool.api.group import CRD_NAME, GROUP, KIND
 from servingpool.catalogue.plain import plain
 from servingpool.cli.output import LINES, echo
 
@@ -17,7 +18,9 @@ USAGE = 2
 """Exit code: wrong usage."""
 AUTOSCALERS = {"hpa": "hpa", "horizontalpodautoscaler": "hpa", "scaledobject": "scaledobject", "so": "scaledobject"}
 """Kubectl's names."""
-POOL_KINDS = frozenset({"sp", "servingpool", "servingpools", "servingpools.servingpool.dev"})
+NAMED_KIND = f"{KIND.lower()}.{GROUP}"
+"""Kind in the names that `get -o name` prints, as kubectl prints it."""
+POOL_KINDS = frozenset({"sp", "servingpool", "servingpools", NAMED_KIND, CRD_NAME})
 """Kubectl's names of a pool's kind."""
 _DAYS = re.compile(r"(?:([0-9]{1,4})d)?(.*)")
 _WRONG_USAGE: type[Any] = typer.BadParameter.__mro__[1]

@@ -59,7 +59,7 @@ def _operators(pools: Pools) -> dict[str, str]:
         meta, containers = one["metadata"], one["spec"]["template"]["spec"]["containers"]
         image = str(next((each for each in containers if each.get("name") == "operator"), containers[0])["image"])
         chart = str(meta.get("labels", {}).get("helm.sh/chart", "")).rpartition("operator-")[2]
-        tag = "" if "@" in image else image.rpartition("/")[2].partition(":")[2]
+        tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2].removeprefix("v")
         told[f"{meta['namespace']}/{meta['name']}"] = tag or chart or "unknown"
     return told
 

@@ -362,6 +362,28 @@ def test_a_template_that_cannot_be_read_is_wrong_usage(pools: FakePools, templat
     assert "{" in shown.stderr
 
 
+@pytest.mark.parametrize(
+    ("template", "said"), [('{"\\x"}', "is no text, such as"), (f"{{.a[{'1' * 5000}]}}", "is no path to a field")]
+)
+def test_a_template_with_an_escape_or_an_index_that_there_is_not_is_told_in_our_words(
+    pools: FakePools, template: str, said: str
+) -> None:
+    shown = run("get", "-o", f"jsonpath={template}")
+    assert (shown.exit_code, said in " ".join(shown.stderr.split())) == (2, True)
+
+
+@pytest.mark.parametrize("path", ["", "{}", ".", '"x"', "{.a}{.b}"])
+def test_pools_are_sorted_by_one_field_alone(pools: FakePools, path: str) -> None:
+    shown = run("get", "--sort-by", path)
+    assert (shown.exit_code, pools.asked) == (2, [])
+
+
+def test_labels_of_series_are_refused_where_no_series_is_read(pools: FakePools) -> None:
+    shown = run("explain", "qwen", "--match", "cluster=eu")
+    assert (shown.exit_code, pools.asked) == (2, [])
+    assert shown.stderr == "--match chooses series in Prometheus: give --at too\n"
+
+
 def test_pools_are_chosen_by_labels_and_sorted_by_a_field(pools: FakePools) -> None:
     pools.found = table(row("qwen", "Auto"), row("llama", "Auto"), row("new", "Auto"))
     for one, pool in zip(pools.found["rows"], LIST["items"], strict=True):
@@ -374,12 +396,15 @@ def test_pools_are_chosen_by_labels_and_sorted_by_a_field(pools: FakePools) -> N
 
 def test_names_alone_are_those_that_kubectl_takes(pools: FakePools) -> None:
     assert run("get", "-o", "name").stdout.splitlines() == [
-        "servingpools.servingpool.dev/qwen",
-        "servingpools.servingpool.dev/llama",
+        "servingpool.servingpool.dev/qwen",
+        "servingpool.servingpool.dev/llama",
     ]
 
 
-@pytest.mark.parametrize("name", ["sp/qwen", "servingpool/qwen", "servingpools.servingpool.dev/qwen", "SP/qwen"])
+@pytest.mark.parametrize(
+    "name",
+    ["sp/qwen", "servingpool/qwen", "servingpools.servingpool.dev/qwen", "servingpool.servingpool.dev/qwen", "SP/qwen"],
+)
 def test_a_pool_may_be_named_with_its_kind(pools: FakePools, name: str) -> None:
     run("get", name)
     assert pools.asked == [("chat", "qwen")]
@@ -470,8 +495,10 @@ class NearPools(Pools):
     def __init__(self, **names: list[str]) -> None:
         self.names = names
 
-    def _list(self, path: str, query: object, timeout: float = 0.0) -> dict[str, Any]:
-        found = [(within, name) for within, all_ in self.names.items() for name in all_]
+    def _list(self, path: str, query: Any, timeout: float = 0.0, accept: str = "") -> dict[str, Any]:
+        assert (query["limit"], "PartialObjectMetadataList" in accept) == ("500", True), "whole pools are 10 kB each"
+        only = query.get("fieldSelector", "").removeprefix("metadata.name=")
+        found = [(within, name) for within, all_ in self.names.items() for name in all_ if only in {"", name}]
         items = [
             {"metadata": {"namespace": within, "name": name}}
             for within, name in found
@@ -528,6 +555,8 @@ def test_the_version_is_told_with_and_without_a_cluster(monkeypatch: pytest.Monk
     fits = find([__version__], manifests())
     assert (fits.exit_code, fits.stderr) == (0, "")
     assert fits.stdout.splitlines()[1:] == [f"operator  {__version__} (sp/operator)", "They fit, and so do the CRDs."]
+    for tag in (f"v{__version__}", f"{__version__}@sha256:{'0' * 64}"):
+        assert find([tag], manifests()).stdout == fits.stdout
     older = copy.deepcopy(manifests())
     schema = older["servingpools.servingpool.dev"]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     del schema["properties"]["spec"]["properties"]["schedules"]

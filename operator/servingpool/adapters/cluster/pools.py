@@ -23,6 +23,7 @@ WATCHED = 300
 PAUSE = 1.0
 """Seconds between two watches: a proxy may end each at once."""
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 FIELD_MANAGER = "servingpool-cli"
 WRITES = {"PATCH", "POST"}
 """Methods that tell our name as field manager."""
@@ -84,15 +85,18 @@ class Pools:
 
     def _near(self, namespace: str, name: str) -> tuple[str, ...]:
         """Pools whose names are near one that is not there: of its namespace, else of this name in another."""
-        near = get_close_matches(name, [str(one["name"]) for one in self._metadata(namespace)])
+        near = get_close_matches(name, [str(one["name"]) for one in self._metadata(namespace, {})])
         if near:
             return tuple(near)
-        return tuple(f"{name} -n {one['namespace']}" for one in self._metadata(None) if one["name"] == name)[:3]
+        return tuple(
+            f"{name} -n {one['namespace']}" for one in self._metadata(None, {"fieldSelector": f"metadata.name={name}"})
+        )[:3]
 
-    def _metadata(self, namespace: str | None) -> list[dict[str, Any]]:
-        """Of a namespace's pools or of all; none where they may not be listed."""
+    def _metadata(self, namespace: str | None, query: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Of the first pools of a namespace, or of all; none where they may not be listed."""
         try:
-            return [one["metadata"] for one in self._list(pool_path(namespace, None), {}, PROBED)["items"]]
+            found = self._list(pool_path(namespace, None), {"limit": str(PAGE), **query}, PROBED, METADATA)
+            return [one["metadata"] for one in found["items"]]
         except (ClusterError, KeyError, TypeError):
             return []
 
@@ -165,8 +169,11 @@ class Pools:
         query = {"fieldManager": FIELD_MANAGER} if method in WRITES else {}
         return self._server.request(method, path, what, body, query=query, content_type=form)
 
-    def _list(self, path: str, query: Mapping[str, str], timeout: float = TIMEOUT) -> dict[str, Any]:
-        return self._server.request("GET", path, f"list {path.rpartition('/')[2]}", query=query, timeout=timeout)
+    def _list(
+        self, path: str, query: Mapping[str, str], timeout: float = TIMEOUT, accept: str = JSON
+    ) -> dict[str, Any]:
+        what = f"list {path.rpartition('/')[2]}"
+        return self._server.request("GET", path, what, query=query, timeout=timeout, accept=accept)
 
 
 def pool_path(namespace: str | None, name: str | None) -> str:
