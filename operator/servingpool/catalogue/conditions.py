@@ -401,7 +401,7 @@ class Reason(Templated, StrEnum):
     OBJECTIVE_MISSED = (
         "ObjectiveMissed",
         _MISSED,
-        "The fleet has the {needed} that the traffic needs, {ready} are ready, and requests are still late.",
+        "The fleet has the {needed} that the traffic needs ({ready} ready), and requests are still late.",
         "The fleet is as large as the traffic seems to need. The operator learns from the misses and adds replicas.",
         "Wait two minutes. If it lasts, look for slow replicas, or a router that loads them unevenly.",
     )
@@ -422,7 +422,7 @@ class Reason(Templated, StrEnum):
     RECOVERING = (
         "Recovering",
         _MISSED,
-        "Since {since} ({ago}) the load is within what the {ready} ready replicas hold: the misses are from before.",
+        "Since {since} ({ago}) the load is within what the {ready} hold: the misses are from before.",
         "The SLO is missed over the last hour or 5 minutes, and is not missed any more.",
         "Nothing. It turns to ObjectiveMet as the misses leave the last hour.",
     )
@@ -437,7 +437,7 @@ class Reason(Templated, StrEnum):
         "ScaleUpHeldBack",
         _MISSED,
         (
-            "The traffic needs {needed}; {ordered} are desired, {ready} are ready. "
+            "The traffic needs {needed} ({ordered} desired, {ready} ready). "
             "{name} holds the fleet back: {why}. {action}"
         ),
         "The SLO is missed. A limit, or a reason of Ready, keeps replicas from being requested or from becoming Ready.",

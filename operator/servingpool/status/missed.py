@@ -20,7 +20,7 @@ from servingpool.reconcile.collect import of_role
 from servingpool.reconcile.plan import PoolPlan, ScalePermission, StagePlan
 
 CALM_FOR = MINUTE
-"""Seconds of low load after which a fleet counts as recovering: as long as the shortest attainment looks back."""
+"""Seconds of low load after which a fleet counts as recovering: the time of the shortest attainment."""
 LASTING = (LimitName.GPU_BUDGET, LimitName.UNSCHEDULABLE)
 """Limits below max for which a higher max would not help."""
 KEEP_FROM_READY = (
@@ -54,7 +54,7 @@ def _of_stage(stage: StagePlan, permission: ScalePermission, certain: datetime |
         said = Reason.OBJECTIVE_UNATTAINABLE.message(why=decision.warning, since=since)
         return Reason.OBJECTIVE_UNATTAINABLE, said
     if calm is not None and decision.at - calm >= CALM_FOR and not _misses_now(stage):
-        said = Reason.RECOVERING.message(ready=ready, since=clock(calm), ago=brief(decision.at - calm))
+        said = Reason.RECOVERING.message(ready=_counted(ready, "ready replica"), since=clock(calm), ago=brief(decision.at - calm))
         return Reason.RECOVERING, said
     needed, held, starting = needed_of(stage), _held_back(stage, permission), _starting(stage)
     if held is not None:
@@ -121,7 +121,10 @@ def above_max(stage: StagePlan) -> bool:
 
 
 def below_min(stage: StagePlan) -> bool:
-    """Whether the raw need is below the min in force; of several targets, or of an unknown need, likewise."""
+    """Whether the raw need is below the min in force.
+
+    Of several targets, or of an unknown need: whether a limit raised the answer to min.
+    """
     need, names = stage.decision.need, (LimitName.MINIMUM, LimitName.RATIO, LimitName.OTHER_ROLE)
     if _several(stage) or isinstance(need, Unknown):
         return any(one.name in names for one in stage.decision.limits)
@@ -135,7 +138,11 @@ def needed_of(stage: StagePlan) -> str:
         return "an unknown number of replicas"
     if _several(stage):
         return f"{shown(need)} replicas of {stage.learned.reference}"
-    return f"{math.ceil(need)} replica{'s' if need > 1.0 or need == 0.0 else ''}"
+    return _counted(math.ceil(need), "replica")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _several(stage: StagePlan) -> bool:

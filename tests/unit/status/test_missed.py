@@ -81,7 +81,7 @@ def test_every_text_has_the_raw_need_also_where_another_limit_comes_before_max()
     assert f"scale-up stops at {limits[-1].after:.0f}: " in limits[-1].reason
     assert world.message("ScalingLimited") == f"The traffic needs {world.decision().need:.0f} replicas; max allows 4."
     said = world.message("SLOMet")
-    assert f"The traffic needs {world.decision().need:.0f} replicas; " in said
+    assert f"The traffic needs {world.decision().need:.0f} replicas (" in said
     assert "Unschedulable holds the fleet back: " in said
     assert "Add nodes, free GPUs, or lower targets[].max." in said
 
@@ -101,7 +101,7 @@ def test_a_step_limit_that_holds_the_fleet_back_is_named() -> None:
     world = pool(behavior={"maxChangePerStep": 1})
     said = until(world, "ScaleUpHeldBack", 60.0)
     assert re.search(
-        r"MaxChangePerStep holds the fleet back: this step stops at \d: one changes at most 1 replicas\.", said
+        r"MaxChangePerStep holds the fleet back: this step stops at \d: maxChangePerStep is 1\.", said
     )
 
 
@@ -110,7 +110,7 @@ def test_a_rollout_and_a_quota_that_keep_replicas_from_ready_are_named() -> None
     world.services["vllm"].quota = 2
     said = until(world, "ScaleUpHeldBack", 28.0)
     assert re.search(
-        r"are desired, 2 are ready\. FailedCreate holds the fleet back: \d of \d replicas have no pod", said
+        r" desired, 2 ready\)\. FailedCreate holds the fleet back: \d of \d replicas have no pod", said
     ), said
     world = pool()
     until(world, "ReplicasStarting", 28.0)
@@ -121,7 +121,7 @@ def test_a_rollout_and_a_quota_that_keep_replicas_from_ready_are_named() -> None
 def test_what_a_mode_does_not_apply_is_no_fault_of_max() -> None:
     world = pool(mode="Recommend")
     said = until(world, "ScaleUpHeldBack", 28.0)
-    assert re.search(r"needs (\d) replicas; \1 are desired, 2 are ready\. Recommending holds the fleet back", said), (
+    assert re.search(r"needs (\d) replicas \(\1 desired, 2 ready\)\. Recommending holds the fleet back", said), (
         said
     )
     assert "Set spec.mode to Auto when you trust the recommendations." in said
