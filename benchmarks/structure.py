@@ -15,7 +15,7 @@ from servingpool.decision.params import Params
 
 CORE = Path(__file__).parent.parent / "operator" / "servingpool" / "decision"
 PACKAGE = "servingpool.decision."
-LIMITS = {"lines": 7905, "files": 33, "imports": 175, "chain": 14, "numbers": 107}
+LIMITS = {"lines": 7903, "files": 33, "imports": 175, "chain": 14, "numbers": 107}
 """Limits on the core's figures: `make lint` fails above a limit. Who lowers a figure lowers its limit; nobody raises a
 limit."""
 

@@ -234,7 +234,7 @@ def _in_turn(core: Pool, stage: SeenStage) -> Pool:
 
 
 def _decided(stage: SeenStage, core: Pool, outcome: StageOutcome, kept: Memory) -> StagePlan:
-    """The plan of an outcome. `core`: the pool that was decided on; `kept`: the memory that the next tick begins with."""
+    """The plan of an outcome. `core`: the pool as decided on; `kept`: the memory of the next tick."""
     told = learned(outcome.memory, kept, outcome.memory.calm_since(core))
     return StagePlan(stage, outcome.decision, kept, told, outcome.beside)
 
