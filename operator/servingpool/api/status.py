@@ -249,7 +249,7 @@ class Status(StoredStatus):
     attainment: Annotated[float, Field(ge=0, le=100)] | None = None
     """Percent of the last hour's requests that met the SLO."""
     unattainable_since: Time | None = None
-    """Time since which it is certain that no fleet size holds the SLO; absent if some size may."""
+    """Time since which SLOMet tells that no fleet size holds the SLO; absent if some size may."""
     cold_start: Word | None = None
     """Measured start-up time of a replica, such as `1m35s`; of several targets, of a replica of any."""
     profile: (

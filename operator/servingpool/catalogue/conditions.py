@@ -401,7 +401,7 @@ class Reason(Templated, StrEnum):
     OBJECTIVE_MISSED = (
         "ObjectiveMissed",
         _MISSED,
-        "The fleet has the {needed} that the traffic needs, {ready} are ready, and requests are still late.",
+        "The fleet has the {needed} that the traffic needs ({ready} ready), and requests are still late.",
         "The fleet is as large as the traffic seems to need. The operator learns from the misses and adds replicas.",
         "Wait two minutes. If it lasts, look for slow replicas, or a router that loads them unevenly.",
     )
@@ -410,7 +410,7 @@ class Reason(Templated, StrEnum):
         _MISSED,
         "The traffic needs {needed}; max allows {bound}. Raise max{enough}, or relax the SLO.",
         "The SLO is missed, and max keeps the fleet below what the traffic needs.",
-        "Raise max to the number in the message if there are GPUs, or relax the SLO.",
+        "Raise max as the message says if there are GPUs, or relax the SLO.",
     )
     REPLICAS_STARTING = (
         "ReplicasStarting",
@@ -422,24 +422,21 @@ class Reason(Templated, StrEnum):
     RECOVERING = (
         "Recovering",
         _MISSED,
-        "Since {since} ({ago}) the load is within what the {ready} ready replicas hold: the misses are from before.",
+        "{calm} the load is within what the {ready} hold: the misses are from before.",
         "The SLO is missed over the last hour or 5 minutes, and is not missed any more.",
         "Nothing. It turns to ObjectiveMet as the misses leave the last hour.",
     )
     OBJECTIVE_UNATTAINABLE = (
         "ObjectiveUnattainable",
         _MISSED,
-        "{why} Certain since {since}.",
+        "{why} Told since {since}.",
         "The SLO is missed, and would be at any fleet size: even an engine with little to do is too slow.",
         "Relax the SLO to what the message names, or use faster replicas. More replicas do not help.",
     )
     SCALE_UP_HELD_BACK = (
         "ScaleUpHeldBack",
         _MISSED,
-        (
-            "The traffic needs {needed}; {ordered} are desired, {ready} are ready. "
-            "{name} holds the fleet back: {why}. {action}"
-        ),
+        ("The traffic needs {needed} ({ordered} desired, {ready} ready). {name} holds the fleet back: {why}. {action}"),
         "The SLO is missed. A limit, or a reason of Ready, keeps replicas from being requested or from becoming Ready.",
         "Do what the message says. The limit or the reason of Ready that it names has an entry of its own.",
     )
@@ -461,7 +458,7 @@ class Reason(Templated, StrEnum):
     DESIRED_WITHIN_RANGE = (
         "DesiredWithinRange",
         (ConditionType.SCALING_LIMITED, Truth.FALSE),
-        "The replicas that the traffic needs are within min and max.",
+        "Neither min nor max limits the desired replicas.",
         "Neither min nor max changes the answer.",
         "Nothing.",
     )

@@ -169,7 +169,7 @@ class LimitName(StrEnum):
     )
     MAX_CHANGE = (
         "MaxChangePerStep",
-        "this step stops at {to}: one changes at most {most} replicas",
+        "this step stops at {to}: maxChangePerStep is {most}",
         "Limited to spec.behavior.maxChangePerStep. It applies last: min and max are reached in steps.",
         "Nothing. The next step follows at the next decision. Raise maxChangePerStep for faster changes.",
     )

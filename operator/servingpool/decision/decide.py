@@ -74,7 +74,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         candidates=() if isinstance(planned, Unknown) else planned.candidates,
         course=_course(planned, sleeping),
         calibrating=not memory.calibrated(pool),
-        warning=explain.warning(pool, updated, planned),
+        warning=explain.warning(pool, updated, planned, figures.attainment_now),
         parts=parts,
         standing=standing,
     )

@@ -100,11 +100,10 @@ def figures(
     )
 
 
-def warning(pool: Pool, update: UpdateResult, plan: Plan | Unknown) -> str | None:
-    """Why no fleet size holds the SLO; None where some may."""
+def warning(pool: Pool, update: UpdateResult, plan: Plan | Unknown, now: Reading) -> str | None:
+    """Why no fleet size holds the SLO; None where some may. `now`: the share of the last requests that met it."""
     bound, step = pool.slo.time_per_output_token, update.step
-    known = update.memory.profile.fit.known
-    if bound is not None and step is not None and known and tpot_infeasible(pool, step):
+    if bound is not None and step is not None and update.memory.profile.fit.known and tpot_infeasible(pool, step):
         return (
             f"Time per output token {bound * 1000:.0f} ms cannot be held at any fleet size: "
             f"even an idle engine takes {step.between_tokens * 1000:.0f} ms per token. "
@@ -112,9 +111,11 @@ def warning(pool: Pool, update: UpdateResult, plan: Plan | Unknown) -> str | Non
         )
     if isinstance(plan, Unknown) or plan.feasible or not plan.has_evidence:
         return None
+    held = 1.0 - plan.curve.floor
+    lower = "" if not isinstance(now, Unknown) and now < held else f"set attainment below {held:.1%}, "
     return (
         f"About {plan.curve.floor:.1%} of requests miss the SLO at any fleet size; {plan.allowed:.1%} are allowed. "
-        f"Set attainment below {100.0 - 100.0 * plan.curve.floor:.1f}%, raise the bound, or use faster replicas."
+        f"Raise the bound, {lower}or use faster replicas."
     )
 
 

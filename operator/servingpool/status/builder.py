@@ -242,7 +242,7 @@ def _condition(plan: PoolPlan, reason: Reason, message: str) -> Condition:
 
 
 def _unattainable_since(decision: Decision, held: Status) -> datetime | None:
-    """Since when it is certain that no fleet size holds the SLO: a decision without a need tells nothing new."""
+    """Since when it is told that no fleet size holds the SLO: a decision without a need tells nothing new."""
     if decision.warning is None:
         return held.unattainable_since if isinstance(decision.need, Unknown) else None
     return held.unattainable_since or from_unix(decision.at)

@@ -161,6 +161,9 @@ def _judged_limits(stage: StagePlan) -> tuple[Reason, str] | None:
     decision, role, needed = stage.decision, stage.role, needed_of(stage)
     cut = next((one for one in decision.limits if one.name == LimitName.GPU_BUDGET), None)
     if cut is not None:
+        raised = [one.reason for one in decision.limits if one.after > one.before]
+        if raised and not isinstance(decision.need, Unknown) and decision.need <= cut.after:
+            needed = f"{needed}; {raised[-1]}"  # the budget takes none of the need
         return Reason.GPU_BUDGET, of_role(role, Reason.GPU_BUDGET.message(needed=needed, said=cut.reason))
     above = above_max(stage)
     if not above and not below_min(stage):

@@ -13,16 +13,20 @@ from servingpool.api.duration import brief
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.notes import Note
 from servingpool.decision.decision import slo_met
+from servingpool.decision.need import BEYOND
 from servingpool.decision.observation import Reading, Unknown
-from servingpool.decision.observe import MINUTE
+from servingpool.decision.observe import KEPT_SECONDS, MINUTE
+from servingpool.decision.params import DEFAULT
 from servingpool.decision.words import clock, shown
 from servingpool.reconcile.collect import of_role
 from servingpool.reconcile.plan import PoolPlan, ScalePermission, StagePlan
 
 CALM_FOR = MINUTE
-"""Seconds of low load after which a fleet counts as recovering: as long as the shortest attainment looks back."""
+"""Seconds of low load after which a fleet counts as recovering: the time of the shortest attainment."""
+CALM_KNOWN = KEPT_SECONDS - MINUTE
+"""Seconds of low load from which on the load before is not known any more, so that its beginning is not told."""
 LASTING = (LimitName.GPU_BUDGET, LimitName.UNSCHEDULABLE)
-"""Limits below max for which a higher max would not help."""
+"""Limits that bind whatever max is, so that a higher max would not help."""
 KEEP_FROM_READY = (
     *(Reason.ROLLOUT_IN_PROGRESS, Reason.WAITING_FOR_NODE, Reason.UNSCHEDULABLE, Reason.SCHEDULING_GATED),
     *(Reason.FAILED_CREATE, Reason.FAILED_UPDATE_SCALE, Reason.REPLICAS_CONTESTED),
@@ -53,8 +57,8 @@ def _of_stage(stage: StagePlan, permission: ScalePermission, certain: datetime |
         since = clock(decision.at if certain is None else certain.timestamp())
         said = Reason.OBJECTIVE_UNATTAINABLE.message(why=decision.warning, since=since)
         return Reason.OBJECTIVE_UNATTAINABLE, said
-    if calm is not None and decision.at - calm >= CALM_FOR and not _misses_now(stage):
-        said = Reason.RECOVERING.message(ready=ready, since=clock(calm), ago=brief(decision.at - calm))
+    if calm is not None and decision.at - calm >= CALM_FOR and not _misses_now(stage, decision.at - calm):
+        said = Reason.RECOVERING.message(ready=_counted(ready, "ready replica"), calm=_calm(calm, decision.at))
         return Reason.RECOVERING, said
     needed, held, starting = needed_of(stage), _held_back(stage, permission), _starting(stage)
     if held is not None:
@@ -64,33 +68,52 @@ def _of_stage(stage: StagePlan, permission: ScalePermission, certain: datetime |
         )
         return Reason.SCALE_UP_HELD_BACK, said
     if not isinstance(decision.need, Unknown) and above_max(stage):
-        enough = "" if _several(stage) else f" to {math.ceil(decision.need)}"
+        enough = "" if _several(stage) else " in steps" if _unbounded(stage) else f" to {math.ceil(decision.need)}"
         said = Reason.MAX_TOO_LOW.message(needed=needed, bound=decision.bounds.most, enough=enough)
         return Reason.MAX_TOO_LOW, said
-    if starting:
+    if starting and _short(stage):
         return Reason.REPLICAS_STARTING, Reason.REPLICAS_STARTING.message(starting=starting)
     return Reason.OBJECTIVE_MISSED, Reason.OBJECTIVE_MISSED.message(ready=ready, needed=needed)
 
 
-def _misses_now(stage: StagePlan) -> bool:
-    """Whether the last minute missed more than is allowed. Too few requests are no misses."""
+def _misses_now(stage: StagePlan, calm: float) -> bool:
+    """Whether more than allowed misses of late, after `calm` seconds of low load. Too few requests are no misses.
+
+    A minute of too few requests tells nothing. The last 5 minutes tell, once no miss in them is from before.
+    """
     now = stage.decision.figures.attainment_minute
+    if isinstance(now, Unknown) and calm >= DEFAULT.recent_window:
+        now = stage.decision.figures.attainment_now
     return not isinstance(now, Unknown) and now < stage.seen.pool.spec.slo.attainment_share
+
+
+def _calm(since: float, at: float) -> str:
+    """Since when the load is low, as the beginning of a sentence."""
+    if at - since >= CALM_KNOWN:
+        return f"For {brief(CALM_KNOWN)} or more"
+    return f"Since {clock(since)} ({brief(at - since)})"
+
+
+def _short(stage: StagePlan) -> bool:
+    """Whether fewer replicas are ready than are desired and, of one target, needed."""
+    decision, ready = stage.decision, sum(part.ready for part in stage.decision.parts)
+    enough = _several(stage) or isinstance(decision.need, Unknown) or ready < decision.need
+    return ready < decision.replicas and enough
 
 
 def _held_back(stage: StagePlan, permission: ScalePermission) -> tuple[str, str, str] | None:
     """What keeps the fleet below its need, by name, with a sentence and what to do; None where nothing but max does."""
     decision, need = stage.decision, stage.decision.need
     of_ready = permission.reason.value, permission.message, permission.reason.action
-    short = sum(part.ready for part in decision.parts) < decision.replicas
-    if not permission.act and decision.replicas > sum(part.requested for part in decision.parts):
+    short = _short(stage)
+    if short and not permission.act and decision.replicas > sum(part.requested for part in decision.parts):
         return of_ready
     if isinstance(need, Unknown):
         if not short:
             return "MetricsAvailable", f"the need is unknown ({need.reason})", "See the condition MetricsAvailable."
     elif not isinstance(decision.capacity, Unknown) and decision.capacity < need:
         cuts = [one for one in decision.limits if one.after < one.before and one.name != LimitName.MAXIMUM]
-        cuts = [one for one in cuts if one.name in LASTING] if above_max(stage) else cuts
+        cuts = [one for one in cuts if one.name in LASTING] if _cut_by_max(stage) else cuts
         if cuts:
             return cuts[-1].name.value, cuts[-1].reason, cuts[-1].name.action
     return of_ready if short and permission.reason in KEEP_FROM_READY else None
@@ -101,27 +124,36 @@ def _starting(stage: StagePlan) -> str:
     missing = [part for part in stage.decision.parts if part.ready < part.replicas]
     if not missing:
         return ""
-    left = []
+    left, in_turn = [], [one.name for one in stage.seen.targets if one.workload.in_turn]
     for part in missing:
         ages = [one.age for one in stage.seen.observation.starting if one.target == part.target]
-        youngest = min(ages, default=0.0) if part.ready + len(ages) >= part.replicas else 0.0
-        left.append((part.cold_start - youngest, part.cold_start, youngest))
+        turns = part.replicas - part.ready if part.target in in_turn else 1
+        known = turns > 1 or part.ready + len(ages) >= part.replicas
+        youngest = min(ages, default=0.0) if known else 0.0
+        left.append((turns * part.cold_start - youngest, part.cold_start, youngest))
     count, (seconds, cold, age) = sum(part.replicas - part.ready for part in missing), max(left)
-    if seconds > 0.0:
+    if age < cold:
         return Note.READY_IN.message(replicas=count, ordered=stage.decision.replicas, time=brief(seconds))
     return Note.READY_LATE.message(replicas=count, ordered=stage.decision.replicas, age=brief(age), cold=brief(cold))
 
 
 def above_max(stage: StagePlan) -> bool:
-    """Whether the raw need is above max; of several targets, or of an unknown need, whether max is a limit."""
+    """Whether max limits the answer; of one target, also whether it would without another limit of `LASTING`."""
     need = stage.decision.need
-    if _several(stage) or isinstance(need, Unknown):
-        return any(one.name == LimitName.MAXIMUM for one in stage.decision.limits)
+    if _several(stage) or isinstance(need, Unknown) or not any(one.name in LASTING for one in stage.decision.limits):
+        return _cut_by_max(stage)
     return math.ceil(need) > stage.decision.bounds.most.replicas
 
 
+def _cut_by_max(stage: StagePlan) -> bool:
+    return any(one.name == LimitName.MAXIMUM for one in stage.decision.limits)
+
+
 def below_min(stage: StagePlan) -> bool:
-    """Whether the raw need is below the min in force; of several targets, or of an unknown need, likewise."""
+    """Whether the raw need is below the min in force.
+
+    Of several targets, or of an unknown need: whether a limit raised the answer to min.
+    """
     need, names = stage.decision.need, (LimitName.MINIMUM, LimitName.RATIO, LimitName.OTHER_ROLE)
     if _several(stage) or isinstance(need, Unknown):
         return any(one.name in names for one in stage.decision.limits)
@@ -129,13 +161,28 @@ def below_min(stage: StagePlan) -> bool:
 
 
 def needed_of(stage: StagePlan) -> str:
-    """The raw need, the one figure that every text has; of several targets in replicas of the reference."""
+    """The raw need, the one figure that every text has; of several targets in replicas of the reference.
+
+    Where the search for the need ended at its own bound, it is only known to be above max.
+    """
     need = stage.decision.need
     if isinstance(need, Unknown):
         return "an unknown number of replicas"
     if _several(stage):
         return f"{shown(need)} replicas of {stage.learned.reference}"
-    return f"{math.ceil(need)} replica{'s' if need > 1.0 or need == 0.0 else ''}"
+    if _unbounded(stage):
+        return f"more than {_counted(stage.decision.bounds.most.replicas, 'replica')}"
+    return _counted(math.ceil(need), "replica")
+
+
+def _unbounded(stage: StagePlan) -> bool:
+    """Whether the need of one target is the largest fleet that was weighed, so that it has no figure."""
+    need, most = stage.decision.need, stage.decision.bounds.most.replicas
+    return not isinstance(need, Unknown) and need >= BEYOND * most
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _several(stage: StagePlan) -> bool:

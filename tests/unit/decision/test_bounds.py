@@ -155,7 +155,7 @@ def test_no_change_is_larger_than_the_largest_that_is_allowed():
             for limit in outcome.decision.limits:
                 if limit.name is LimitName.MAX_CHANGE:
                     assert abs(limit.after - sizes[-2]) == 2 < abs(limit.before - sizes[-2])
-                    assert limit.reason == f"this step stops at {limit.after:g}: one changes at most 2 replicas"
+                    assert limit.reason == f"this step stops at {limit.after:g}: maxChangePerStep is 2"
     changes = [after - before for before, after in pairwise(sizes)]
     assert (max(changes), min(changes)) == (2, -2)
     assert max(sizes) > 6

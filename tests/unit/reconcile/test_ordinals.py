@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.cluster import kinds
+from servingpool.api.duration import brief
 
 from . import fake_cluster, test_other_kinds
 from .fake_cluster import TICK
@@ -89,6 +90,23 @@ def test_an_order_of_pods_that_start_one_after_another_takes_as_many_cold_starts
     assert 4 * 100.0 <= took <= 4 * 120.0 + 15.0
     cluster.step()
     assert cluster.status()["lastDecision"]["horizon"] == "1m55s", "as measured: one start, and one interval"
+
+
+def test_replicas_that_start_one_after_another_are_ready_after_as_many_cold_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(test_other_kinds.SPECS[STS], "podManagementPolicy")
+    cluster = numbered(replicas=1)
+    cluster.in_turn = True
+    cluster.step(minutes=25)
+    cluster.services["vllm"].rate = 28.0
+    while cluster.condition("SLOMet")[1] != "ReplicasStarting" or not cluster.observation().starting:
+        cluster.step()
+    part = cluster.decision().parts[0]
+    missing, [pod] = part.replicas - part.ready, cluster.observation().starting
+    assert missing > 1
+    left = brief(missing * part.cold_start - pod.age)
+    assert f"{missing} of {part.replicas} replicas are starting, ready in about {left}." in cluster.message("SLOMet")
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,6 @@ def test_a_large_change_goes_in_steps_and_each_says_so() -> None:
     assert [scale[1:] for scale in world.writes.scales] == [(1, 3), (3, 5), (5, 6)]
     said = [event[3] for event in world.writes.events if event[2] == "SuccessfulRescale"]
     assert all(
-        "one changes at most 2 replicas" in each and "min is 6 by schedule day; this step stops at " in each
-        for each in said[:2]
+        "maxChangePerStep is 2" in each and "min is 6 by schedule day; this step stops at " in each for each in said[:2]
     )
     assert "at most 2 replicas" not in said[2]

@@ -162,10 +162,7 @@ class Memory:
         )
 
     def calm_since(self, pool: Pool) -> float | None:
-        """Unix time in seconds since when the last curve holds the SLO at the load; None where it does not, or unknown.
-
-        At most twenty minutes ago.
-        """
+        """Unix time in seconds, in the last 20 minutes, since which the last curve holds the SLO; None if unknown."""
         step, curve = self.step_time(pool), self.predicted_by
         return None if step is None or curve is None else self.window.calm_since(curve.load_for(pool.slo.allowed), step)
 

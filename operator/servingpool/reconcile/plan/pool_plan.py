@@ -62,7 +62,7 @@ class Learned:
     """The buckets that the SLO's bounds lie in."""
     cold_start: float | None
     """Seconds from order to Ready, as measured; None if no start was seen."""
-    calm_since: float | None = None
+    calm_since: float | None
     """Unix time in seconds since which the load is one that the SLO allows; None where it is not, or is unknown."""
     ttft_inferred: bool = False
     """The engines tell no time to first token."""
@@ -234,8 +234,8 @@ def _in_turn(core: Pool, stage: SeenStage) -> Pool:
 
 
 def _decided(stage: SeenStage, core: Pool, outcome: StageOutcome, kept: Memory) -> StagePlan:
-    """The plan of an outcome. `kept`: the memory that is kept of it."""
-    told = replace(learned(outcome.memory, kept), calm_since=outcome.memory.calm_since(core))
+    """The plan of an outcome. `core`: the pool as decided on; `kept`: the memory of the next tick."""
+    told = learned(outcome.memory, kept, outcome.memory.calm_since(core))
     return StagePlan(stage, outcome.decision, kept, told, outcome.beside)
 
 
@@ -292,8 +292,11 @@ def core_targets(targets: Sequence[SeenTarget], room: Mapping[str, int] = NO_LIM
     return tuple(found)
 
 
-def learned(learning: Memory, kept: Memory) -> Learned:
-    """Part of the memory for the status: of the samples as `learning` took them in, of the rest as it is `kept`."""
+def learned(learning: Memory, kept: Memory, calm_since: float | None) -> Learned:
+    """Part of the memory for the status: of the samples as `learning` took them in, of the rest as it is `kept`.
+
+    `calm_since`: see `Learned`.
+    """
     window, starts = kept.window.last(KEPT_SECONDS), kept.profile.cold_start
     buckets, at_gateway = kept.window.buckets, kept.profile.at_gateway
     return Learned(
@@ -306,6 +309,7 @@ def learned(learning: Memory, kept: Memory) -> Learned:
         finished=window.finished,
         buckets=buckets._replace(ttft=buckets.client) if at_gateway else buckets,
         cold_start=starts.expected(0.0) if starts.seconds else None,
+        calm_since=calm_since,
         ttft_inferred=kept.ttft_inferred,
         caches_lost=kept.profile.lost_caches.rise,
         vanished=None if learning.profile.vanished is None else learning.profile.vanished.at,
