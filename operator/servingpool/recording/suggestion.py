@@ -13,7 +13,7 @@ from servingpool.adapters.cluster.autoscaling import bounds_of
 from servingpool.api.duration import parse, write
 from servingpool.api.group import API_VERSION, KIND
 from servingpool.recording.format import Buckets, Chunk, Scrapes
-from servingpool.recording.verdict import MOST_OVERLOADED as MOST_QUEUED
+from servingpool.recording.verdict import MOST_OVERLOADED
 from servingpool.recording.verdict import History
 
 EACH_BOUND = 0.975
@@ -109,7 +109,7 @@ def past(chunk: Chunk, step: float) -> Past:
     apart = max(step, STALE)  # in between, a scrape may be of the time before
     looks = len(np.unique((chunk.end - times) // apart))
     seconds = float(times.max() - times.min())
-    missing = max(0.0, seconds + apart - apart * (looks + 1))
+    missing = max(0.0, seconds - apart * looks)
     return Past(attained([chunk]), float(queued.mean()), tuple(History(seconds, missing).doubts()))
 
 
@@ -210,7 +210,7 @@ def _slo(facts: Facts) -> Iterator[str]:
     for short, name in (("ttft", "timeToFirstToken"), ("tpot", "timePerOutputToken")):
         found, queued = facts.past.attained.get(short), facts.past.overloaded
         left_out = f" Requests queued at {queued:.0%} of the scrapes, which are left out." if queued > 0.005 else ""
-        if found is None or facts.past.doubts or queued > MOST_QUEUED:
+        if found is None or facts.past.doubts or queued > MOST_OVERLOADED:
             text = f"{name}: {_written(USUAL[short])}"
             said = f"Assumed. {_why(facts, found)}"
         else:
@@ -228,7 +228,7 @@ def _slo(facts: Facts) -> Iterator[str]:
 def _why(facts: Facts, found: Attained | None) -> str:
     """Why the history gives no bound, when to ask again, and the band in which the bound seems to lie."""
     past = facts.past
-    if past.overloaded > MOST_QUEUED:
+    if past.overloaded > MOST_OVERLOADED:
         why = (
             f"Requests queued at {past.overloaded:.0%} of the scrapes: the history shows what an overloaded fleet "
             "attains. Ask again after a day in which hardly a request queued."

@@ -39,11 +39,9 @@ class History:
             left = brief(LEAST - self.seconds)
             yield f"The history is {brief(self.seconds)} long, and a verdict needs {brief(LEAST)}: ask again in {left}."
         if self.missing > MOST_GAPS * self.seconds:
-            # The gap's share falls as the history grows.
-            left = brief(max(0.0, self.missing / MOST_GAPS - self.seconds))
             yield (
                 f"Data are missing for {brief(self.missing)} of {brief(self.seconds)}, more than {MOST_GAPS:.0%}: "
-                f"mend the scraping, and ask again in {left} or from after the gap on."
+                "mend the scraping, and ask again with a history from after the gap on."
             )
         if self.learning > MOST_LEARNING * self.seconds:
             left = brief(max(0.0, self.learning / MOST_LEARNING - self.seconds))

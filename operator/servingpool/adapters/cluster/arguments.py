@@ -45,7 +45,7 @@ def words_of(containers: Iterable[Raw]) -> list[Words]:
 
 
 def words(container: Raw, most: int = input_limits.ARGUMENTS) -> Words:
-    """Words of a container's command line, if it is no longer than this."""
+    """Words of a container's command line; None if they have more than `most` characters."""
     literal = {each["name"]: str(each["value"]) for each in container.get("env") or () if "value" in each}
     command = [*(container.get("command") or ()), *(container.get("args") or ())]
     if _scripted(command) and sum(map(len, command)) > most:

@@ -116,7 +116,7 @@ class LostCaches:
         return replace(known, compared=compared, rose=rose, compared_at=now - BEFORE)
 
     def judged(self, change: Change, measure: _Measure, now: float) -> LostCaches:
-        """The evidence with a change that is long enough ago to be compared."""
+        """The evidence with this change added, if both sides of it can be compared."""
         known, ready = replace(self, change=None, compared_at=now), self.ready
         rise = measure.rise(change.at, now, (change.most - change.least) / change.most)
         if ready is None or rise is None or ready == change.before:

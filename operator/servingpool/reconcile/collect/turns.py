@@ -77,7 +77,7 @@ class Turns:
                     self._alone[one] = max(now + lasts, self._alone.get(one, 0.0))
 
     def part(self, share: Share, namespace: str, *, gateway: bool = False) -> Part | None:
-        """The part that pools of this namespace are read by; None where nothing was asked for them."""
+        """The part of a reading that covers this namespace's pools; None if nothing was asked for them."""
         return self._of.get((gateway, share, namespace))
 
     def _order(self, wanted: Mapping[Part, ReadRequest]) -> list[Part]:
