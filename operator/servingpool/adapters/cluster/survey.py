@@ -118,7 +118,7 @@ async def scalables(cluster: Cluster, say: Callable[[str], object]) -> list[Name
 async def surveyed(
     cluster: Cluster, targets: Iterable[Named], say: Callable[[str], object]
 ) -> AsyncIterator[tuple[Named, Survey]]:
-    """The survey of each; `say` is told why a workload cannot be read, such as deleted meanwhile. ClusterError."""
+    """Each workload with its survey. `say` is told why a workload cannot be read. Raises ClusterError."""
     for target in targets:
         try:
             found = await survey(cluster, *target)
