@@ -137,7 +137,7 @@ class Budgets:
         return [within(plan, allowed[plan.meta.key]) for plan in plans]
 
     def room(self, key: Key, alike: Sequence[Sequence[SeenTarget]]) -> dict[str, int]:
-        """Most replicas of each target that lies in a budget, by name; none of a target that no other target could replace.
+        """Most replicas of each target in a budget, by name; none of a target that no other target could replace.
 
         A budget without free GPUs is no reason to wait where another target, in another budget or in none, may grow.
         It does not oscillate: what was ordered elsewhere stays ordered once GPUs are free here, and comes home only for

@@ -13,8 +13,7 @@ from servingpool.adapters.cluster.autoscaling import bounds_of
 from servingpool.api.duration import parse, write
 from servingpool.api.group import API_VERSION, KIND
 from servingpool.recording.format import Buckets, Chunk, Scrapes
-from servingpool.recording.verdict import MOST_OVERLOADED
-from servingpool.recording.verdict import History
+from servingpool.recording.verdict import MOST_OVERLOADED, History
 
 EACH_BOUND = 0.975
 """Share of requests within each of the two bounds: both then hold for 95% at least."""
