@@ -126,6 +126,12 @@ class BackendConfig(_Section):
             raise ValueError("must not contain credentials, because URLs are logged; use basicAuth or bearerTokenFile")
         if parts.query or parts.fragment:
             raise ValueError(f"must have no '?' or '#', got '{url}'")
+        try:
+            port = parts.port
+        except ValueError:
+            port = 0
+        if port == 0:
+            raise ValueError("must have a port from 1 to 65535, or none")
         return url.rstrip("/")
 
     @model_validator(mode="after")
