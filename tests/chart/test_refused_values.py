@@ -114,6 +114,7 @@ ODD: list[dict[str, Any]] = [
         backend(url=url)
         for url in ("", "prometheus:9090", "ftp://x", "http://", "http://:9090", "https:///path", "//x")
     ),
+    *(backend(url=f"http://h:{port}") for port in ("abc", "99999", "0", "65536/prefix", "80:90")),
     *(backend(url=url) for url in ("http://ann:pw@x", "http://x?a=b", "http://x#part", 9090, None)),
     *(backend(timeout=text) for text in ("0s", "999ms", "16s", "61s", "1h", "10", 10)),
     *(backend(timeout="6s") | {"interval": text} for text in ("5s", "5900ms")),
@@ -166,6 +167,7 @@ GOOD: list[dict[str, Any]] = [
     backend(timeout="15s", staleness="10m", concurrency=8),
     backend(staleness="10s", url="https://[::1]:9090/prefix/"),
     backend(url="http://thanos", **TOKEN),
+    *(backend(url=f"http://h{rest}") for rest in (":65535", ":1/prefix:x/", ":")),
     backend(gateway="litellm"),
     backend(gateway={"name": "sglang-router", "workload": "router.v1", "models": {"m": ["chat-*"]}}),
     price("b-3.3", noted="2028-02-29", note="from the list"),
@@ -259,9 +261,41 @@ def test_the_chart_knows_the_gateways_of_this_release(helm: Helm, tmp_path: Path
 def test_two_operators_without_election_are_refused(
     helm: Helm, tmp_path: Path, replicas: int, enabled: bool, taken: bool
 ) -> None:
-    told = template(helm, {"replicas": replicas, **election(enabled=enabled)}, tmp_path)
+    values = {"replicas": replicas, "deploymentStrategy": {"type": "Recreate"}, **election(enabled=enabled)}
+    told = template(helm, values, tmp_path)
     assert (told == "") == taken
     assert taken or "replicas: must be 0 or 1 without leaderElection.enabled, got 2: every operator would write" in told
+
+
+@pytest.mark.parametrize("strategy", [{}, None, {"type": "RollingUpdate"}])
+def test_a_rolling_update_without_election_is_refused(
+    helm: Helm, tmp_path: Path, strategy: dict[str, str] | None
+) -> None:
+    """Its second operator writes beside the first."""
+    values = {"replicas": 1, "deploymentStrategy": strategy}
+    assert template(helm, values, tmp_path) == ""
+    told = template(helm, values | election(enabled=False), tmp_path)
+    assert "deploymentStrategy: must be {type: Recreate} without leaderElection.enabled" in told
+
+
+@pytest.mark.parametrize("monitor", ["podMonitor", "serviceMonitor"])
+def test_a_scrape_that_may_take_longer_than_its_interval_is_refused(helm: Helm, tmp_path: Path, monitor: str) -> None:
+    for timeout, taken in (("15s", True), ("15001ms", False), ("1m", False)):
+        told = template(helm, {monitor: {"enabled": True, "scrapeTimeout": timeout}}, tmp_path)
+        assert (told == "") == taken
+        assert taken or f"{monitor}.scrapeTimeout: must be at most the interval, 15s, got {timeout}" in told
+
+
+@pytest.mark.parametrize("name", ["livenessProbe", "readinessProbe", "startupProbe"])
+@pytest.mark.parametrize("way", [{"exec": {"command": ["true"]}}, {"httpGet": {"path": "/", "port": 1}}, None])
+def test_a_probe_has_one_way_to_ask(helm: Helm, tmp_path: Path, name: str, way: dict[str, Any] | None) -> None:
+    path = tmp_path / "values.yaml"
+    path.write_text(yaml.safe_dump({name: way}))
+    done = helm("template", "servingpool-operator", CHART, f"--values={path}", "--show-only=templates/deployment.yaml")
+    (container,) = yaml.safe_load(done.stdout)["spec"]["template"]["spec"]["containers"]
+    ways = {key: given for key, given in container[name].items() if isinstance(given, dict)}
+    assert ways == (way or {"httpGet": {"path": "/healthz", "port": "health"}})
+    assert done.stdout.count("httpGet:") == 3 - (way is not None and "exec" in way)
 
 
 def test_further_parts_of_the_release_stand_where_they_belong(helm: Helm, tmp_path: Path) -> None:

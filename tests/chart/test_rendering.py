@@ -189,6 +189,13 @@ def test_each_alert_can_be_switched_off_and_changed(render: Render) -> None:
     assert (late["for"], "within 2h" in late["annotations"]["description"]) == ("2h", True)
 
 
+def test_without_a_rule_left_the_object_has_no_groups(render: Render) -> None:
+    off = (f"--set=prometheusRule.rules.{alert.name}.enabled=false" for alert in ALERTS)
+    [rule] = [each for each in render("monitoring", *off) if each["kind"] == "PrometheusRule"]
+    assert rule["spec"] == {"groups": []}
+    assert len(alerts(render("monitoring", "--set=prometheusRule.rules=null"))) == len(ALERTS)
+
+
 @pytest.mark.parametrize(
     ("set_to", "said"),
     [
@@ -199,6 +206,7 @@ def test_each_alert_can_be_switched_off_and_changed(render: Render) -> None:
         ("ServingPoolBlind.threshold=3", "rules.ServingPoolBlind.threshold is set, and this alert has no threshold."),
         ("ServingPoolBlind.wait=3m", "additional properties 'wait' not allowed"),
         ("ServingPoolBlind.for=soon", "does not match pattern"),
+        ("ServingPoolLoopLate.threshold=-1", "minimum: got -1, want 0"),
     ],
 )
 def test_a_change_of_an_alert_that_cannot_be_is_refused(helm: Helm, set_to: str, said: str) -> None:
@@ -216,6 +224,8 @@ def test_alerts_lead_to_the_documentation_where_its_site_is_named(render: Render
     site = "--set=prometheusRule.runbookBaseUrl=https://docs.example.com/servingpool/"
     page = "https://docs.example.com/servingpool/operate/alerts/"
     assert links(site) == {f"{page}#{alert.name.lower()}" for alert in ALERTS}
+    odd = "https://docs.example.com/a: b"
+    assert f"{odd}/operate/alerts/#servingpoolblind" in links(f"--set=prometheusRule.runbookBaseUrl={odd}")
 
 
 def test_the_monitoring_kinds_have_only_fields_that_exist(render: Render) -> None:

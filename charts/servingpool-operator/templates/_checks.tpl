@@ -94,11 +94,25 @@
 {{- if and (not .Values.leaderElection.enabled) (gt (int .Values.replicas) 1) }}
 {{- fail (printf "replicas: must be 0 or 1 without leaderElection.enabled, got %d: every operator would write" (int .Values.replicas)) }}
 {{- end }}
+{{- if and (not .Values.leaderElection.enabled) (ne (dig "type" "" (.Values.deploymentStrategy | default dict)) "Recreate") }}
+{{- fail "deploymentStrategy: must be {type: Recreate} without leaderElection.enabled: in a rolling update two operators would write" }}
+{{- end }}
+{{- range $name := list "podMonitor" "serviceMonitor" }}
+{{- $monitor := get $values $name }}
+{{- $every := include "servingpool.milliseconds" (toString $monitor.interval) | int64 }}
+{{- if and $every (gt (include "servingpool.milliseconds" (toString $monitor.scrapeTimeout) | int64) $every) }}
+{{- fail (printf "%s.scrapeTimeout: must be at most the interval, %s, got %s" $name $monitor.interval $monitor.scrapeTimeout) }}
+{{- end }}
+{{- end }}
 {{- $names := list }}
 {{- $twice := list }}
 {{- $gateways := concat (list "envoy-ai-gateway" "inference-extension" "litellm" "llm-d-epp" "production-stack" "sglang-router" "vllm-router") (keys .Values.gateways | sortAlpha) | uniq }}
 {{- range $index, $backend := .Values.backends }}
 {{- $path := printf "backends[%d]" $index }}
+{{- $port := regexFind ":[0-9]+$" (.url | trimPrefix "http://" | trimPrefix "https://" | splitList "/" | first) | trimPrefix ":" }}
+{{- if and $port (or (gt (len $port) 5) (lt (atoi $port) 1) (gt (atoi $port) 65535)) }}
+{{- fail (printf "%s.url: must have a port from 1 to 65535, or none" $path) }}
+{{- end }}
 {{- if not (urlParse .url).hostname }}
 {{- fail (printf "%s.url: must be http:// or https:// with a host, got '%s'" $path .url) }}
 {{- end }}

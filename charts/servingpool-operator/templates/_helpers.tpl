@@ -178,6 +178,14 @@ true
 {{- $ports | uniq | join "," }}
 {{- end }}
 
+{{- /* A probe's fields; /healthz is asked unless the values name another way. */}}
+{{- define "servingpool.probe" -}}
+{{- if not (pick . "exec" "grpc" "httpGet" "tcpSocket") -}}
+httpGet: {path: /healthz, port: health}
+{{ end }}
+{{- with . }}{{ toYaml . }}{{ end }}
+{{- end }}
+
 {{- define "servingpool.testNamespace" -}}
 {{- .Values.tests.namespace | default (first .Values.watchNamespaces) | default .Release.Namespace }}
 {{- end }}
