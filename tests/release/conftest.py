@@ -26,6 +26,8 @@ def pythons() -> list[Path]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "python" in metafunc.fixturenames:
         found = pythons()
+        if not found:
+            pytest.fail(f"none of {', '.join(f'python{minor}' for minor in MINORS)} is on the PATH", pytrace=False)
         metafunc.parametrize("python", found, ids=[path.name for path in found])
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
+import tarfile
 from pathlib import Path
 
 import yaml
@@ -66,6 +68,21 @@ def test_the_wheel_installs_with_what_the_lock_pins(wheels: list[Path], python: 
 def test_every_package_beside_the_operator_has_a_wheel_of_its_version(wheels: list[Path]) -> None:
     names = {wheel.name.removesuffix(f"-{__version__}-py3-none-any.whl") for wheel in wheels}
     assert names == {f"servingpool_{name}" for name in ("operator", "simulation", "backtest", "lab", "dashboard")}
+
+
+def test_the_same_file_makes_the_same_archive_and_it_can_be_run(tmp_path: Path) -> None:
+    sums = set()
+    for number, mode in enumerate((0o644, 0o755)):
+        file = tmp_path / f"{number}" / "file"
+        file.parent.mkdir()
+        file.write_text("#!/bin/sh\n")
+        file.chmod(mode)
+        os.utime(file, (number, number))
+        packed = archive(file, "linux-amd64", file.parent)
+        sums.add(packed.read_bytes())
+        with tarfile.open(packed) as opened:
+            assert opened.getmember("kubectl-servingpool").mode == 0o755
+    assert len(sums) == 1
 
 
 def installed(one_file: Path, work: Path, *, damaged: bool = False) -> tuple[int, str]:

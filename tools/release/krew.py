@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import sys
 import tarfile
+from functools import partial
+from gzip import GzipFile
 from pathlib import Path
 
 import yaml
@@ -22,10 +24,16 @@ PLATFORMS = ("linux-amd64", "linux-arm64", "darwin-arm64")
 def archive(file: Path, platform: str, to: Path) -> Path:
     """The archive of a platform, such as `linux-amd64`: the one file and the licence."""
     path = to / f"{PLUGIN}-{platform}.tar.gz"
-    with tarfile.open(path, "w:gz") as packed:
-        packed.add(file, PLUGIN)
-        packed.add(ROOT / "LICENSE", "LICENSE")
+    with GzipFile(path, "wb", mtime=0) as compressed, tarfile.open(fileobj=compressed, mode="w") as packed:
+        packed.add(file, PLUGIN, filter=partial(_plain, mode=0o755))
+        packed.add(ROOT / "LICENSE", "LICENSE", filter=partial(_plain, mode=0o644))
     return path
+
+
+def _plain(entry: tarfile.TarInfo, mode: int) -> tarfile.TarInfo:
+    """The entry without what differs from machine to machine: the same file makes the same sum."""
+    entry.mode, entry.mtime, entry.uid, entry.gid, entry.uname, entry.gname = mode, 0, 0, 0, "", ""
+    return entry
 
 
 def manifest(archives: dict[str, Path], releases: str) -> str:

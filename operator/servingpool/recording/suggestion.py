@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import yaml
 
 from servingpool.adapters.cluster.autoscaling import bounds_of
 from servingpool.api.duration import parse, write
@@ -147,6 +148,11 @@ def _lowest(counts: Mapping[float, float], total: float, low: float, high: float
     return None
 
 
+def _scalar(name: str) -> str:
+    """A Kubernetes name in YAML, quoted where YAML reads a number, a date or a truth in it, as in 123 or on."""
+    return name if yaml.safe_load(name) == name else json.dumps(name)
+
+
 def manifest(facts: Facts) -> str:
     """YAML of a ServingPool in Recommend mode, with comments."""
     low, high, bounds_from = _bounds(facts)
@@ -155,8 +161,8 @@ def manifest(facts: Facts) -> str:
         f"apiVersion: {API_VERSION}",
         f"kind: {KIND}",
         "metadata:",
-        f"  name: {facts.name}",
-        f"  namespace: {facts.namespace}",
+        f"  name: {_scalar(facts.name)}",
+        f"  namespace: {_scalar(facts.namespace)}",
         "spec:",
         *_line(f"model: {json.dumps(facts.model, ensure_ascii=False)}", facts.origin, 2),
         *_line(f"engine: {facts.engine}", facts.origin, 2),
@@ -164,7 +170,7 @@ def manifest(facts: Facts) -> str:
         "  slo:",
         *_slo(facts),
         "  targets:",
-        f"    - name: {facts.name}",
+        f"    - name: {_scalar(facts.name)}",
         *_kind(facts),
         *_line(f"min: {low}", bounds_from, 6),
         *_line(f"max: {high}", bounds_from, 6),

@@ -70,6 +70,13 @@ def test_each_line_says_where_it_comes_from() -> None:
     assert "node label" in commented(text, "costPerReplicaHour")
 
 
+@pytest.mark.parametrize("name", ["123", "true", "null", "0x1f", "2026-01-01", "llama"])
+def test_a_name_stays_a_text(name: str) -> None:
+    """Kubernetes allows all of these, and YAML reads most as something else."""
+    pool = yaml.safe_load(manifest(replace(FACTS, name=name, namespace=name)))
+    assert [pool["metadata"]["name"], pool["metadata"]["namespace"], pool["spec"]["targets"][0]["name"]] == [name] * 3
+
+
 def test_bounds_are_written_as_people_write_them() -> None:
     text = manifest(replace(FACTS, past=Past({"ttft": Attained(2.5, 0.98, 500.0, 7.5), "tpot": None})))
     assert "timeToFirstToken: 2500ms\n" in text
@@ -170,7 +177,7 @@ def test_an_overloaded_fleet_makes_no_slo() -> None:
         ([0, 0.5, 1], "The history is 1h long, and a verdict needs 2h: ask again in 1h."),
         (
             [0, 1, 2, 7, 8, 9, 10],
-            "Data are missing for 3h of 10h, more than 10%: mend the scraping, and ask again in 20h",
+            "Data are missing for 3h of 10h, more than 10%: mend the scraping, and ask again with a history from after",
         ),
     ],
 )

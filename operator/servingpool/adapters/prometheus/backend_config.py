@@ -127,6 +127,12 @@ class BackendConfig(_Section):
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             hint = "" if "://" in url or not url else f"; write http://{url}"
             raise ValueError(f"must be http:// or https:// with a host, got '{url}'{hint}")
+        try:
+            port = parts.port
+        except ValueError:
+            port = 0
+        if port == 0:
+            raise ValueError("must have a port from 1 to 65535, or none")
         return url.rstrip("/")
 
     @model_validator(mode="after")
