@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from servingpool.adapters.cluster.errors import ClusterError, Forbidden
 from servingpool.adapters.prometheus.own_record import OwnRecord
 from servingpool.cli.extras import needs
-from servingpool.cli.kubectl import Context, Kubeconfig, connect, same_place, tell, told
+from servingpool.cli.kubectl import Context, Kubeconfig, connect, same_place, told
 from servingpool.cli.output import echo
 from servingpool.cli.own_record import Match, Prometheus, Source
 from servingpool.cli.source import Backend, Config
@@ -70,13 +69,7 @@ def dashboard(  # noqa: PLR0913, one parameter an option
         raise typer.Exit(2)
     record = None if prometheus is None and config is None else _record(Source(prometheus, config, backend, match))
     with told():
-        pools = connect(kubeconfig, context)
-    try:
-        pools.probe(namespace)
-    except ClusterError as error:  # it may answer later
-        tell(error)
-        if isinstance(error, Forbidden) and namespace is None:
-            echo("Add -n NAMESPACE if you may read the pools of one namespace only.", err=True)
+        connect(kubeconfig, context)
     if address not in {LOOPBACK, "::1", "localhost"}:
         echo(f"Anyone who reaches {address} sees the pools with your rights; there is no login.", err=True)
     try:
