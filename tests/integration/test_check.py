@@ -95,7 +95,7 @@ def test_it_says_what_is_wrong_with_each_pod(
     assert done.stderr.splitlines() == [
         f"{FAILS} (pod {pods[0]}) Prometheus says: HTTP status 404: wrong path.",
         (
-            "The pods export model_name 'org/model', and spec.model is 'llama': set spec.model to 'org/model'. "
+            "The pods export model_name 'org/model', and --model is 'llama': set --model to 'org/model'. "
             f"(pod {pods[1]})"
         ),
     ]
@@ -107,7 +107,7 @@ def test_read_as_another_engine_nothing_is_found(
     scraped(prometheus, namespace, RUNNING, 2)
     done = check("--engine", "lmdeploy")
     assert done.exit_code == 1
-    assert f"The pods export metrics of engine 'sglang', and spec.engine is 'lmdeploy'. (pod {pods[0]})" in done.stderr
+    assert f"The pods export metrics of engine 'sglang', and --engine is 'lmdeploy'. (pod {pods[0]})" in done.stderr
     assert "Missing, and needed for decisions: generationTokens, interTokenLatency, promptTokens" in done.stderr
     assert "none of (lmdeploy:num_requests_waiting + lmdeploy:num_api_requests_waiting)" in done.stdout
 

@@ -95,7 +95,7 @@ def test_a_short_record_gives_no_verdict_but_a_band_and_when_to_ask_again(
         (History(600.0, 0.0), "The history is 10m long, and a verdict needs 2h: ask again in 1h50m."),
         (
             History(36_000.0, 7200.0),
-            "Data are missing for 2h of 10h, more than 10%: mend the scraping, and ask again in 10h",
+            "Data are missing for 2h of 10h, more than 10%: mend the scraping, and ask again with a history from after",
         ),
         (History(36_000.0, 3600.0), ""),
         (History(7200.0, 0.0, learning=1800.0), "The operator was calibrating for 30m of 2h: ask again in 3h or from"),
