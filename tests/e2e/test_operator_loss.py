@@ -115,11 +115,13 @@ def test_without_any_operator_fleets_stay_and_an_alert_fires(
 def test_two_that_lead_are_told(
     cluster: Cluster, helm: Helm, images: Images, prometheus: PrometheusRelease, results: Results
 ) -> None:
-    """A release of its own, without election and with nothing to scale."""
+    """A release of its own, without election and with nothing to scale. The chart allows it one pod: a person scales it."""
     namespace = cluster.namespace(TWINS)
     repository, _, tag = images.operator.rpartition(":")
     values = {
         "image": {"repository": repository, "tag": tag},
+        "replicas": 1,
+        "deploymentStrategy": {"type": "Recreate"},
         "leaderElection": {"enabled": False},
         "watchNamespaces": [namespace],
         "crds": {"enabled": False},
@@ -127,6 +129,7 @@ def test_two_that_lead_are_told(
         "interval": "5s",
     }
     helm.install(TWINS, release.CHART, namespace, values)
+    cluster.kubectl("scale", "deployment", "--all", "--replicas=2", f"--namespace={namespace}")
     try:
         states = {"chart": "pending", "shortened": "firing"}
         eventually(lambda: prometheus.states("ServingPoolTwoLeaders") == states, 90, "ServingPoolTwoLeaders")
