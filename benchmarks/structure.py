@@ -34,7 +34,7 @@ def _imported(tree: ast.Module) -> list[tuple[str, str]]:
 
 
 def graph(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
-    """The files that each file imports. An import from a room's front counts as one of the file behind the front."""
+    """The files that each file imports. An import from a room's front counts for the file that has the name."""
     rooms = {name for name in trees if any(other.startswith(f"{name}.") for other in trees)} | {""}
     behind = {(room, name): file for room in rooms for file, name in _imported(trees[room])}
     found = {

@@ -56,7 +56,7 @@ class ServingPool(Part):
 
 
 PLAIN = {"missing": "required", "extra_forbidden": "there is no such field"}
-"""What is said of some types of problems in place of pydantic's words."""
+"""Our sentence for some types of problems, in place of pydantic's."""
 
 
 def problems(error: ValidationError) -> str:
@@ -82,7 +82,7 @@ def path(location: tuple[str | int, ...]) -> str:
 
 
 def said(problem: ErrorDetails, *, tell: bool = True) -> str:
-    """What is wrong in words, and what was given. `tell`: texts too, which may be secrets."""
+    """Sentence on a problem, with the value given. `tell`: also a text, which may be a secret."""
     if problem["type"] == "value_error":
         return str(problem["ctx"]["error"])
     if problem["type"] in PLAIN:

@@ -16,7 +16,7 @@ from servingpool.cli.output import echo, table
 from servingpool.cli.own_record import ENDED, SINCE, Asked, Match, Prometheus, Source, no_record
 from servingpool.cli.source import Backend, Config
 from servingpool.cli.usage import span
-from servingpool.recording.verdict import MOST_APART, History, band
+from servingpool.recording.verdict import History, band
 
 STEP, MOST_STEPS = 15.0, 40_000
 """Seconds between two looks, the operator's interval; and the most looks, for which the step grows."""
@@ -94,7 +94,7 @@ def _show(pool: str, since: str, found: Comparison) -> None:
     if stood.attainment is None or wanted.attainment is None:
         rows.append(("attainment", "unknown", "unknown", ""))
     elif found.doubts:
-        expected = band(wanted.attainment, max(MOST_APART, found.apart or 0.0))
+        expected = band(wanted.attainment, found.apart)
         rows.append(("attainment", f"{stood.attainment:.1%}", f"{expected} expected", ""))
     else:
         points = 100.0 * (wanted.attainment - stood.attainment)
@@ -231,10 +231,10 @@ def compare_fleets(source: OwnRecord, start: float, end: float, step: float) -> 
     if not seconds:
         return None
     covered = max(seconds, end - first)
-    expected, observed = alike.known or (None, None)
+    history = History(covered, covered - seconds, learning, *(alike.known or (None, None)))
     return Comparison(
-        apart=None if expected is None or observed is None else abs(expected - observed),
-        doubts=tuple(History(covered, covered - seconds, learning, expected, observed).doubts()),
+        apart=history.apart,
+        doubts=tuple(history.doubts()),
         seconds=seconds,
         asked=end - start,
         judged=judged / requests if requests > 0.0 else 0.0,

@@ -126,6 +126,8 @@ class Printer:
     def __init__(self, pools: Pools, asked: Asked, output: str | None, sort_by: str | None) -> None:
         self._pools, self._asked, self._output = pools, asked, output
         self._sort = None if sort_by is None else JsonPath(sort_by)
+        templated = output is not None and output.startswith(JSONPATH)
+        self._template = JsonPath(str(output).removeprefix(JSONPATH)) if templated else None
         columns = output in {None, "wide"}
         self._table = Table(wide=output == "wide", everywhere=asked.namespace is None) if columns else None
 
@@ -167,8 +169,8 @@ class Printer:
         elif output == "name":
             for one in found.get("items", [found]):
                 echo(plain(f"{NAMED_KIND}/{one['metadata']['name']}"))
-        elif output is not None and output.startswith(JSONPATH):
-            echo(JsonPath(output.removeprefix(JSONPATH)).render(found))
+        elif self._template is not None:
+            echo(self._template.render(found))
         elif output is not None:
             printed(found, output)
 

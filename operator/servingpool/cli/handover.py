@@ -62,7 +62,7 @@ class Step:
 
 
 def carry_out(step: Step) -> str:
-    """Do a step and return its result. It is begun anew if an object was changed meanwhile. Stopped, ClusterError."""
+    """Result of a step. The step begins anew if an object was changed meanwhile. Raises Stopped, ClusterError."""
     for _ in range(TRIES - 1):
         with suppress(Conflict):
             return step.run()

@@ -48,7 +48,7 @@ def beside_url(context: typer.Context, value: str) -> str:
 
 
 def _one_server(context: typer.Context) -> None:
-    """End the command that names a URL and a backend. Of the two, only the later knows of both."""
+    """End the command if its line names both a URL and a backend. The option that is read last sees both."""
     if _by(context, "prometheus") == _by(context, "backend") == "COMMANDLINE":
         wrong("Give --prometheus URL or --backend NAME, not both")
 

@@ -33,6 +33,11 @@ class History:
     observed: float | None = None
     """And as it was observed."""
 
+    @property
+    def apart(self) -> float | None:
+        """Share of requests by which the model's attainment is off the observed one; None where either is unknown."""
+        return None if self.modelled is None or self.observed is None else abs(self.modelled - self.observed)
+
     def doubts(self) -> Iterator[str]:
         """Why there is no verdict, each a sentence that says when to ask again; none where there is one."""
         if self.seconds < LEAST:
@@ -49,16 +54,15 @@ class History:
                 f"The operator was calibrating for {brief(self.learning)} of {brief(self.seconds)}: "
                 f"ask again in {left} or from after it on."
             )
-        if self.modelled is not None and self.observed is not None:
-            apart = abs(self.modelled - self.observed)
-            if apart > MOST_APART:
-                yield (
-                    f"The model has {self.modelled:.1%} of requests within the SLO, and {self.observed:.1%} were "
-                    f"observed of the same fleet: {100 * apart:.1f} points apart, over {100 * MOST_APART:.0f}. "
-                    "Ask again with a history in which hardly a request queued."
-                )
+        if self.apart is not None and self.apart > MOST_APART:
+            yield (
+                f"The model has {self.modelled:.1%} of requests within the SLO, and {self.observed:.1%} were "
+                f"observed of the same fleet: {100 * self.apart:.1f} points apart, over {100 * MOST_APART:.0f}. "
+                "Ask again with a history in which hardly a request queued."
+            )
 
 
-def band(share: float, within: float) -> str:
-    """A share of requests as the band in which it may lie."""
+def band(share: float, apart: float | None) -> str:
+    """A share of requests as the band in which it may lie. `apart`: as `History.apart`."""
+    within = max(MOST_APART, apart or 0.0)
     return f"{max(0.0, share - within):.0%} to {min(1.0, share + within):.0%}"

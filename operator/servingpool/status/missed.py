@@ -60,7 +60,7 @@ def _of_stage(stage: StagePlan, permission: ScalePermission, certain: datetime |
     if calm is not None and decision.at - calm >= CALM_FOR and not _misses_now(stage, decision.at - calm):
         said = Reason.RECOVERING.message(ready=_counted(ready, "ready replica"), calm=_calm(calm, decision.at))
         return Reason.RECOVERING, said
-    needed, held, starting = needed_of(stage), _held_back(stage, permission), _starting(stage)
+    needed, held = needed_of(stage), _held_back(stage, permission)
     if held is not None:
         name, why, action = held
         said = Reason.SCALE_UP_HELD_BACK.message(
@@ -71,7 +71,7 @@ def _of_stage(stage: StagePlan, permission: ScalePermission, certain: datetime |
         enough = "" if _several(stage) else " in steps" if _unbounded(stage) else f" to {math.ceil(decision.need)}"
         said = Reason.MAX_TOO_LOW.message(needed=needed, bound=decision.bounds.most, enough=enough)
         return Reason.MAX_TOO_LOW, said
-    if starting and _short(stage):
+    if _short(stage) and (starting := _starting(stage)):
         return Reason.REPLICAS_STARTING, Reason.REPLICAS_STARTING.message(starting=starting)
     return Reason.OBJECTIVE_MISSED, Reason.OBJECTIVE_MISSED.message(ready=ready, needed=needed)
 

@@ -127,7 +127,7 @@ def sentence(found: Backtest) -> str:
     if found.doubts:
         low, high = found.hours_band
         attained = found.auto.attainment
-        served = "" if attained is None else f", with {band(attained, found.points_band)} of requests within the SLO"
+        served = "" if attained is None else f", with {band(attained, found.history.apart)} of requests within the SLO"
         return (
             f"No verdict yet. {' '.join(found.doubts)} Auto may have used {low:,.1f} to {high:,.1f} GPU-hours where "
             f"{was:,.1f} were used{served}"
@@ -154,7 +154,7 @@ def _cards(found: Backtest) -> Iterator[tuple[str, str, str]]:
     if found.doubts:
         low, high = found.hours_band
         attained = found.auto.attainment
-        share = "-" if attained is None else band(attained, found.points_band)
+        share = "-" if attained is None else band(attained, found.history.apart)
         yield share, "within the SLO with Auto", f"observed {_share(observed)}, objective {target(slo)}"
         yield f"{low:,.1f} to {high:,.1f}", "GPU-hours with Auto", f"{was:,.1f} were used"
         return
@@ -178,7 +178,7 @@ def _rows(found: Backtest) -> Iterator[tuple[str, str, str, str]]:
     hours, share = f"{auto:,.1f}", _share(found.auto.attainment)
     if found.doubts and found.auto.attainment is not None:
         low, high = found.hours_band
-        hours, share = f"{low:,.1f} to {high:,.1f}", band(found.auto.attainment, found.points_band)
+        hours, share = f"{low:,.1f} to {high:,.1f}", band(found.auto.attainment, found.history.apart)
     yield "as it was, observed", f"{was:,.1f}", _share(found.observed.attainment(found.scored_from)), "Prometheus"
     yield (
         "as it was, replayed",

@@ -11,7 +11,7 @@ import numpy as np
 from servingpool.api.duration import brief, write
 from servingpool.decision.pool import Pool
 from servingpool.recording.format import Floats, Header
-from servingpool.recording.verdict import MOST_APART, History
+from servingpool.recording.verdict import History
 from servingpool_backtest.arrivals import Arrivals
 from servingpool_backtest.autoscaler_rule import Rule
 from servingpool_backtest.engine_fit import USUAL_BATCH, EngineFit
@@ -104,26 +104,24 @@ class Backtest:
         return attained is None or attained >= self.question.pool.slo.attainment
 
     @property
-    def doubts(self) -> tuple[str, ...]:
-        """Why this is no verdict; empty where it is one."""
-        history = History(
+    def history(self) -> History:
+        """What the history is worth."""
+        return History(
             seconds=self.scored_until - self.header.begin,
             missing=sum(end - begin for begin, end in self.arrivals.holes),
             modelled=self.was.attainment,
             observed=self.observed.attainment(self.scored_from),
         )
-        return tuple(history.doubts())
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why this is no verdict; empty where it is one."""
+        return tuple(self.history.doubts())
 
     @property
     def hours_band(self) -> tuple[float, float]:
         """GPU-hours of Auto, least and most, where there is no verdict."""
         return self.auto_hours[0] * (1.0 - WORST_HOURS), self.auto_hours[-1] * (1.0 + WORST_HOURS)
-
-    @property
-    def points_band(self) -> float:
-        """Share of requests by which Auto's attainment may be off, where there is no verdict."""
-        modelled, observed = self.was.attainment, self.observed.attainment(self.scored_from)
-        return max(MOST_APART, 0.0 if modelled is None or observed is None else abs(modelled - observed))
 
     @property
     def bins(self) -> Bins:

@@ -70,7 +70,7 @@ class Election:
         """Local time of our last success, taken before the request: the server's clock does not matter."""
         self._seen: tuple[str | None, Any] = (None, None)
         self._seen_at = float("-inf")
-        """Time by our clock since when the record of another holder has not changed."""
+        """Time, by our clock, of the last change in another holder's record."""
         self._taken = False
         """Whether another operator holds the lease, as of the last answer."""
         self._answered = clock()

@@ -88,12 +88,10 @@ class Pools:
         near = get_close_matches(name, [str(one["name"]) for one in self._metadata(namespace, {})])
         if near:
             return tuple(near)
-        return tuple(
-            f"{name} -n {one['namespace']}" for one in self._metadata(None, {"fieldSelector": f"metadata.name={name}"})
-        )[:3]
+        return tuple(f"{name} -n {one['namespace']}" for one in self._metadata(None, only(name)))[:3]
 
     def _metadata(self, namespace: str | None, query: Mapping[str, str]) -> list[dict[str, Any]]:
-        """Of the first pools of a namespace, or of all; none where they may not be listed."""
+        """Metadata of the first pools of a namespace, or of all; empty where pools may not be listed."""
         try:
             found = self._list(pool_path(namespace, None), {"limit": str(PAGE), **query}, PROBED, METADATA)
             return [one["metadata"] for one in found["items"]]
@@ -114,8 +112,7 @@ class Pools:
 
     def version(self, namespace: str | None, name: str | None) -> str:
         """The resourceVersion of now, which a watch can begin at: that of a quiet pool may be too old."""
-        query = {"limit": "1"} | ({} if name is None else {"fieldSelector": f"metadata.name={name}"})
-        return str(self._list(pool_path(namespace, None), query)["metadata"]["resourceVersion"])
+        return str(self._list(pool_path(namespace, None), {"limit": "1"} | only(name))["metadata"]["resourceVersion"])
 
     def autoscalers(self, namespace: str) -> list[dict[str, Any]]:
         """The HorizontalPodAutoscalers of a namespace."""
@@ -128,7 +125,7 @@ class Pools:
     ) -> Iterator[dict[str, Any]]:
         """Changes after a resourceVersion, as `type` and `object`, until the API server ends the watch."""
         query: dict[str, str] = {"watch": "true", "resourceVersion": since, "timeoutSeconds": str(WATCHED)}
-        query |= {} if name is None else {"fieldSelector": f"metadata.name={name}"}
+        query |= only(name)
         query |= {"labelSelector": selector} if selector else {}
         path, what, accept = pool_path(namespace, None), f"watch {PLURAL}", TABLE if table else JSON
         with answering(what):
@@ -152,7 +149,7 @@ class Pools:
                     yield found
             time.sleep(PAUSE)
             # The version of the list is of now. A quiet pool's own may be older than any that a watch can begin at.
-            listed = self._list(pool_path(namespace, None), {"fieldSelector": f"metadata.name={name}"})
+            listed = self._list(pool_path(namespace, None), only(name))
             version = listed["metadata"]["resourceVersion"]
             for again in listed["items"] or [self.read(namespace, name)]:
                 if again["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
@@ -174,6 +171,11 @@ class Pools:
     ) -> dict[str, Any]:
         what = f"list {path.rpartition('/')[2]}"
         return self._server.request("GET", path, what, query=query, timeout=timeout, accept=accept)
+
+
+def only(name: str | None) -> dict[str, str]:
+    """The query of a list or a watch for the pool of this name; for all pools where it is None."""
+    return {} if name is None else {"fieldSelector": f"metadata.name={name}"}
 
 
 def pool_path(namespace: str | None, name: str | None) -> str:
