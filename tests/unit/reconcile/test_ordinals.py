@@ -66,12 +66,18 @@ def test_a_scale_down_is_judged_by_the_lowest_ordinals_that_stay(resource: Resou
     assert cluster.writes.scales[-1][2] == 1
 
 
-def test_an_order_of_pods_that_start_one_after_another_takes_as_many_cold_starts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def in_turn(monkeypatch: pytest.MonkeyPatch) -> Numbered:
+    """One replica of a StatefulSet whose pods start one after another."""
     monkeypatch.delitem(test_other_kinds.SPECS[STS], "podManagementPolicy")
     cluster = numbered(replicas=1)
     cluster.in_turn = True
+    return cluster
+
+
+def test_an_order_of_pods_that_start_one_after_another_takes_as_many_cold_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = in_turn(monkeypatch)
     cluster.step(minutes=10)
     assert cluster.status()["lastDecision"]["horizon"] == "2m15s"
     assert cluster.message("Ready") == (
@@ -95,9 +101,7 @@ def test_an_order_of_pods_that_start_one_after_another_takes_as_many_cold_starts
 def test_replicas_that_start_one_after_another_are_ready_after_as_many_cold_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delitem(test_other_kinds.SPECS[STS], "podManagementPolicy")
-    cluster = numbered(replicas=1)
-    cluster.in_turn = True
+    cluster = in_turn(monkeypatch)
     cluster.step(minutes=25)
     cluster.services["vllm"].rate = 28.0
     while cluster.condition("SLOMet")[1] != "ReplicasStarting" or not cluster.observation().starting:
