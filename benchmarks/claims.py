@@ -162,6 +162,33 @@ def chain(kept: Kept) -> tuple[str, ...]:
     return tuple(end for place in (0, 1) for end in span([ratios[place] for ratios in both], ".2f"))
 
 
+def errors(scrapes: str) -> Read:
+    """Of a backtest: mean and worst, of GPU-hours, then of attainment."""
+
+    def read(kept: Kept) -> tuple[str, ...]:
+        values = [number(cell) for cell in kept.row("How far a backtest is off", scrapes)[1:]]
+        return tuple(f"{value:.1f}" if value < 10 else f"{value:.0f}" for value in values)
+
+    return read
+
+
+def judged(scrapes: str) -> Read:
+    """The same, each pair with whether it reaches the goals."""
+
+    def read(kept: Kept) -> tuple[str, ...]:
+        gpu_mean, gpu, mean, most = (str(value) for value in errors(scrapes)(kept))
+        return gpu_mean, gpu, _verdict((gpu_mean, gpu), (8.0, 15.0)), mean, most, _verdict((mean, most), (1.5, 4.0))
+
+    return read
+
+
+def _verdict(errors: tuple[str, str], goals: tuple[float, float]) -> str:
+    mean, worst = (float(error) <= goal for error, goal in zip(errors, goals, strict=True))
+    if mean and worst:
+        return "met"
+    return f"mean {'met' if mean else 'missed'}, worst {'met' if worst else 'missed'}"
+
+
 def highest(kept: Kept, pools: int, figure: str) -> float:
     """Of the last phases, of a run with so many pools."""
     return max(number(cell) for cell in kept.row(f"{pools} pools", figure)[-PHASES:] if cell)
@@ -269,6 +296,27 @@ HEAD_TO_HEAD = (
     ),
 )
 OTHERS = (
+    *(
+        Claim(
+            EVIDENCE,
+            f"| {said} | {{}}% / {{}}% | 8% / 15%: {{}} | {{}} / {{}} points | 1.5 / 4 points: {{}} |",
+            "backtest",
+            judged(scrapes),
+        )
+        for said, scrapes in (
+            ("each 15 s, none lost", "15 s"),
+            ("each 30 s, one in 20 lost, ten minutes missing", "30 s, gaps"),
+        )
+    ),
+    *(
+        Claim(
+            "packages/backtest/servingpool_backtest/report.py",
+            f'{said}", ("{{}}%", "{{}}%"), ("{{}}", "{{}}"))',
+            "backtest",
+            errors(scrapes),
+        )
+        for said, scrapes in (("none lost", "15 s"), ("ten minutes missing", "30 s, gaps"))
+    ),
     Claim(
         EVIDENCE,
         "of this section are of core commit {}, run on {}. [The guard]",

@@ -34,6 +34,7 @@ SOURCES = (
 )
 OLDEST = 30
 """Commits of the core that may come before the front page's figures are made anew."""
+BACKTESTED = "ramp conv-h100 conv-a100-8b conv-l40s code on-off regimes reasoning"
 QUICK = ROOT / "build" / "benchmarks" / "quick"
 
 
@@ -120,6 +121,17 @@ PARTS = (
     Part("budget", ("gpu_budget.py --jobs {jobs}",), ("budget",), 14, sources=("operator/servingpool/gpubudget/*.py",)),
     Part("zero", ("scale_to_zero.py",), ("zero",), 2, "scale_to_zero.py --out {out}"),
     Part("real-gpu", ("control/real_gpu_pair.py",), ("real-gpu",), 1, "control/real_gpu_pair.py --output {out}"),
+    Part(
+        "backtest",
+        (f"backtest.py {BACKTESTED} --jobs {{jobs}} --output docs/benchmarks/backtest.md",),
+        ("backtest",),
+        15,
+        sources=(
+            "packages/backtest/servingpool_backtest/*.py",
+            "benchmarks/recorded_history.py",
+            "benchmarks/control/cases.py",
+        ),
+    ),
     # The last one: it measures CPU, so nothing else should run.
     Part("thousand-pools", ("thousand_pools.py",), ("thousand-pools",), 14, sources=("operator/servingpool/**/*.py",)),
 )

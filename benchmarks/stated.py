@@ -34,7 +34,7 @@ class Kept:
     day: str
     """Of the run."""
     minutes: float
-    """Of the run; of all pages that it writes."""
+    """Of the run, of all pages that it writes; what was known from before took none."""
     inputs: str = ""
     """A hash of sources and arguments; empty where it is not known, so the next `make evidence` runs."""
     worse: list[str] = field(default_factory=list)
@@ -112,8 +112,7 @@ def _misses(found: Tables) -> dict[tuple[str, str], int]:
 
 def stamped(page: str, kept: Kept) -> str:
     """The page with core and day below its title, and what became worse."""
-    took = f" in {kept.minutes:.0f} minutes" if kept.minutes else ""
-    said = f"Figures of core commit {kept.core}, run on {kept.day}{took}; `make evidence` makes them anew."
+    said = f"Figures of core commit {kept.core}, run on {kept.day}; `make evidence` makes them anew."
     if kept.worse:
         said += f"\nMore misses than with core {kept.before}: {', '.join(kept.worse)}."
     title, _, rest = STAMP.sub("", page).partition("\n\n")
