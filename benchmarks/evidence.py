@@ -120,6 +120,7 @@ PARTS = (
     ),
     Part("budget", ("gpu_budget.py --jobs {jobs}",), ("budget",), 14, sources=("operator/servingpool/gpubudget/*.py",)),
     Part("zero", ("scale_to_zero.py",), ("zero",), 2, "scale_to_zero.py --out {out}"),
+    Part("simulator", ("control/validate_simulator.py",), ("simulator",), 3),
     Part("real-gpu", ("control/real_gpu_pair.py",), ("real-gpu",), 1, "control/real_gpu_pair.py --output {out}"),
     Part(
         "backtest",
