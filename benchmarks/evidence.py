@@ -87,7 +87,7 @@ PARTS = (
         8,
         "control/guard.py --jobs {jobs} --output {out} --cases ramp conv-l40s code renewal-10",
     ),
-    Part("control", ("control/bench.py --workers {jobs}",), ("README", "cases"), 80),
+    Part("control", ("control/bench.py --workers {jobs}",), ("README", "cases"), 30),
     Part("day", ("control/day_picture.py",), (), 2),
     Part(
         "ablations",
@@ -114,13 +114,13 @@ PARTS = (
         "prefill-decode",
         ("prefill_decode.py --jobs {jobs}", "prefill_decode_published.py"),
         ("prefill-decode",),
-        5,
+        3,
         "prefill_decode.py --quick --seeds 0",
         ("benchmarks/prefill_decode_published.toml",),
     ),
     Part("budget", ("gpu_budget.py --jobs {jobs}",), ("budget",), 14, sources=("operator/servingpool/gpubudget/*.py",)),
     Part("zero", ("scale_to_zero.py",), ("zero",), 2, "scale_to_zero.py --out {out}"),
-    Part("simulator", ("control/validate_simulator.py",), ("simulator",), 3),
+    Part("simulator", ("control/validate_simulator.py",), ("simulator",), 1),
     Part("real-gpu", ("control/real_gpu_pair.py",), ("real-gpu",), 1, "control/real_gpu_pair.py --output {out}"),
     Part(
         "backtest",
@@ -199,22 +199,22 @@ def tenth(part: Part, jobs: int) -> Iterator[str]:
     _run(part.quick.format(jobs=jobs, out=out))
     if "{out}" not in part.quick:
         return
-    kept = Kept.load(part.pages[0])
-    rows = {(heading, row[0]): row for heading, rows in kept.figures.items() for row in rows if len(row) > 1}
-    found = tables(out.read_text())
+    kept, found = Kept.load(part.pages[0]), tables(out.read_text())
+    moved = [
+        (heading, row, past)
+        for heading, rows in found.items()
+        for row in rows
+        for past in kept.figures.get(heading, [])
+        if len(row) > 1 and row[0] == past[0] and not _summary(row[0]) and row not in kept.figures[heading]
+    ]
+    lost = worse({heading: [row for at, row, _ in moved if at == heading] for heading in found}, kept.figures)
     same = part.known()
-    alike = {
-        heading: [row for row in rows_ if len(row) > 1 and (heading, row[0]) in rows and not _summary(row[0])]
-        for heading, rows_ in found.items()
-    }
-    lost = worse(alike, kept.figures)
-    for heading, rows_ in alike.items():
-        for row in rows_:
-            before = rows[heading, row[0]]
-            if row != before and (same or row[0] in lost):
-                yield f"{part.name}: {row} where {kept.core} has {before}"
-            elif row != before:
-                print(f"{part.name}: {row}; with core {kept.core} {before}")
+    for _, row, past in moved:
+        said = f"{part.name}: {row}; with core {kept.core} {past}"
+        if same or row[0] in lost:
+            yield said
+        else:
+            print(said)
 
 
 def _summary(first: str) -> bool:

@@ -96,6 +96,52 @@ def test_a_page_has_one_stamp_and_says_what_became_worse() -> None:
     assert stated.stamped(page, KEPT) == stated.stamped(PAGE, KEPT)
 
 
+@pytest.fixture
+def part(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> evidence.Part:
+    """One whose script writes PAGE, or what stands in its place in `out`."""
+    script = elsewhere / "benchmarks" / "fake.py"
+    script.parent.mkdir()
+    script.write_text("import pathlib, sys\npathlib.Path(sys.argv[1]).write_text(pathlib.Path('new.md').read_text())\n")
+    (elsewhere / "new.md").write_text(PAGE)
+    for name, value in {"ROOT": elsewhere, "PAGES": elsewhere, "FIGURES": elsewhere / "figures"}.items():
+        monkeypatch.setattr(evidence, name, value)
+    monkeypatch.setattr(evidence, "QUICK", elsewhere / "quick")
+    monkeypatch.setattr(evidence.store, "ROOT", elsewhere)
+    monkeypatch.setattr(evidence, "core_commit", lambda: "222222222")
+    return evidence.Part("cases", ("fake.py cases.md",), ("cases",), 1, "fake.py {out}")
+
+
+def test_a_part_runs_again_when_its_sources_change(part: evidence.Part, elsewhere: Path) -> None:
+    (elsewhere / "new.md").write_text(PAGE.replace("99.3%", "93.3%!"))
+    assert not part.known()
+    evidence.remake(part, 1)
+    kept = Kept.load("cases")
+    assert (kept.core, kept.worse, kept.before) == ("222222222", ["ramp"], "abc123def")
+    assert part.known()
+    assert stated.edited({"cases"}) == []
+    (elsewhere / "new.md").unlink()
+    evidence.remake(part, 1)
+    assert Kept.load("cases") == kept, "it was not run"
+    script = elsewhere / "benchmarks" / "fake.py"
+    script.write_text(f"# words\n{script.read_text()}")
+    assert part.known()
+    script.write_text(f"{script.read_text()}\nassert True\n")
+    assert not part.known()
+
+
+def test_a_tenth_fails_on_a_row_that_misses_more_or_moved_for_no_reason(part: evidence.Part, elsewhere: Path) -> None:
+    def told(*edit: str) -> int:
+        (elsewhere / "new.md").write_text(PAGE.replace(*edit))
+        return len(list(evidence.tenth(part, 1)))
+
+    assert told("99.3%", "99.2%") == 0
+    assert told("99.3%", "93.3%!") == 1
+    (elsewhere / "new.md").write_text(PAGE)
+    evidence.remake(part, 1)
+    assert told("", "") == 0
+    assert told("99.3%", "99.2%") == 1
+
+
 def test_the_age_of_figures_is_counted_in_commits_of_the_core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     origin = tmp_path / "origin"
     (origin / evidence.CORE).mkdir(parents=True)
