@@ -32,6 +32,16 @@ SOURCES = (
     f"{CORE}/**/*.py",
     *(f"{store.SIMULATION}/{which}" for which in ("*.py", "families/*.py", "baselines/*.py", "data/*")),
 )
+TESTING = (
+    *(f"packages/backtest/servingpool_backtest/{name}.py" for name in ("arrival_rate", "arrivals", "autoscaler_rule")),
+    *(f"packages/backtest/servingpool_backtest/{name}.py" for name in ("bursts", "curves", "engine_fit", "intervals")),
+    *(f"packages/backtest/servingpool_backtest/{name}.py" for name in ("observed", "replay", "result", "run")),
+)
+"""What a backtest's figures depend on; `report.py` states them."""
+LOOP = tuple(
+    f"operator/servingpool/{room}/**/*.py" for room in ("adapters", "gpubudget", "handlers", "reconcile", "status")
+)
+"""What a tick depends on besides the core; `catalogue` states what one costs."""
 OLDEST = 30
 """Commits of the core that may come before the front page's figures are made anew."""
 BACKTESTED = "ramp conv-h100 conv-a100-8b conv-l40s code on-off regimes reasoning"
@@ -108,7 +118,7 @@ PARTS = (
         ("several_targets.py --jobs {jobs}",),
         ("several-targets",),
         10,
-        "several_targets.py --quick --seeds 0",
+        "several_targets.py conv --quick --seeds 0",
     ),
     Part(
         "prefill-decode",
@@ -127,14 +137,10 @@ PARTS = (
         (f"backtest.py {BACKTESTED} --jobs {{jobs}} --output docs/benchmarks/backtest.md",),
         ("backtest",),
         15,
-        sources=(
-            "packages/backtest/servingpool_backtest/*.py",
-            "benchmarks/recorded_history.py",
-            "benchmarks/control/cases.py",
-        ),
+        sources=(*TESTING, "benchmarks/recorded_history.py", "benchmarks/control/cases.py"),
     ),
     # The last one: it measures CPU, so nothing else should run.
-    Part("thousand-pools", ("thousand_pools.py",), ("thousand-pools",), 14, sources=("operator/servingpool/**/*.py",)),
+    Part("thousand-pools", ("thousand_pools.py",), ("thousand-pools",), 14, sources=LOOP),
 )
 
 
@@ -158,7 +164,7 @@ def main() -> int:
         for part in () if asked.check else parts:
             remake(part, asked.jobs)
         for line in () if asked.check else compared(claims, write=True):
-            print(f"Changed: {line}. Read the sentence around it.")
+            print(f"Changed: {line}. Read the sentence around it, then run make generate.")
         wrong = [
             f"{part.name}: never run" for part in parts if not all((FIGURES / f"{n}.json").exists() for n in part.kept)
         ]

@@ -9,6 +9,7 @@ from pathlib import Path
 import evidence
 import pytest
 import stated
+import store
 from claims import CLAIMS
 from stated import FIGURES, PAGES, Claim, Kept
 
@@ -106,7 +107,7 @@ def part(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> evidence.Part:
     for name, value in {"ROOT": elsewhere, "PAGES": elsewhere, "FIGURES": elsewhere / "figures"}.items():
         monkeypatch.setattr(evidence, name, value)
     monkeypatch.setattr(evidence, "QUICK", elsewhere / "quick")
-    monkeypatch.setattr(evidence.store, "ROOT", elsewhere)
+    monkeypatch.setattr(store, "ROOT", elsewhere)
     monkeypatch.setattr(evidence, "core_commit", lambda: "222222222")
     return evidence.Part("cases", ("fake.py cases.md",), ("cases",), 1, "fake.py {out}")
 
@@ -130,8 +131,8 @@ def test_a_part_runs_again_when_its_sources_change(part: evidence.Part, elsewher
 
 
 def test_a_tenth_fails_on_a_row_that_misses_more_or_moved_for_no_reason(part: evidence.Part, elsewhere: Path) -> None:
-    def told(*edit: str) -> int:
-        (elsewhere / "new.md").write_text(PAGE.replace(*edit))
+    def told(before: str, after: str) -> int:
+        (elsewhere / "new.md").write_text(PAGE.replace(before, after))
         return len(list(evidence.tenth(part, 1)))
 
     assert told("99.3%", "99.2%") == 0
