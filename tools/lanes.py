@@ -23,7 +23,7 @@ ORDER = (
 )
 HOURS = 10.0
 """After which no lane begins."""
-NIGHT = re.compile(r"^`make lanes` .*\n?", re.MULTILINE)
+NIGHT = re.compile(r"^`make lanes` of \d.*\n?", re.MULTILINE)
 
 
 def main() -> int:
