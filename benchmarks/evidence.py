@@ -205,22 +205,17 @@ def tenth(part: Part, jobs: int) -> Iterator[str]:
     _run(part.quick.format(jobs=jobs, out=out))
     if "{out}" not in part.quick:
         return
-    kept, found = Kept.load(part.pages[0]), tables(out.read_text())
-    moved = [
-        (heading, row, past)
-        for heading, rows in found.items()
-        for row in rows
-        for past in kept.figures.get(heading, [])
-        if len(row) > 1 and row[0] == past[0] and not _summary(row[0]) and row not in kept.figures[heading]
-    ]
-    lost = worse({heading: [row for at, row, _ in moved if at == heading] for heading in found}, kept.figures)
-    same = part.known()
-    for _, row, past in moved:
-        said = f"{part.name}: {row}; with core {kept.core} {past}"
-        if same or row[0] in lost:
-            yield said
-        else:
-            print(said)
+    kept, found, same = Kept.load(part.pages[0]), tables(out.read_text()), part.known()
+    lost = worse({at: [row for row in rows if not _summary(row[0])] for at, rows in found.items()}, kept.figures)
+    for heading, rows in found.items():
+        for row in rows:
+            past = [one for one in kept.figures.get(heading, []) if one[0] == row[0]]
+            if len(row) > 1 and past and row not in past and not _summary(row[0]):
+                said = f"{part.name}: {row}, which is not in the JSON of core {kept.core}"
+                if same or row[0] in lost:
+                    yield said
+                else:
+                    print(said)
 
 
 def _summary(first: str) -> bool:
