@@ -68,7 +68,10 @@ class Kept:
 
     def row(self, heading: str, first: str) -> Row:
         """The cells beside the first one."""
-        return next(row[1:] for row in self.figures[heading] if row[0] == first)
+        for row in self.figures.get(heading, []):
+            if row[0] == first:
+                return row[1:]
+        raise LookupError(f"no row {first!r} below {heading!r}: change benchmarks/claims.py with the page")
 
     def lines(self, heading: str) -> list[str]:
         """The lists' lines under a heading."""
@@ -126,7 +129,7 @@ class Claim:
     text: str
     """The file, from the root of the repository."""
     words: str
-    """The place, with `{}` for each figure; any white space is as good as a blank. It ends in a word."""
+    """The place, with `{}` for each figure; any white space is as good as a blank. It ends in no figure."""
     page: str
     """Whose figures they are."""
     read: Callable[[Kept], Sequence[str | None]]
@@ -139,7 +142,8 @@ class Claim:
         if found is None:
             return text, f"no such place: {self.words}: change benchmarks/claims.py with the text"
         stated = [" ".join(each.split()) for each in found.groups()]
-        wrong = [place for place, each in enumerate(expected) if each not in {None, stated[place]}]
+        both = enumerate(zip(expected, stated, strict=True))
+        wrong = [place for place, (each, said) in both if each not in {None, said}]
         for place in reversed(wrong):
             text = text[: found.start(place + 1)] + str(expected[place]) + text[found.end(place + 1) :]
         moved = ", ".join(f"{stated[place]} should be {expected[place]}" for place in wrong)
