@@ -118,7 +118,7 @@ PARTS = (
         # Two seeds: those of the page of 25 November 2026 lay at most 0.023 of the best mix's dollars apart.
         ("several_targets.py --jobs {jobs} --seeds 0 1",),
         ("several-targets",),
-        20,
+        14,
         "several_targets.py conv --quick --seeds 0",
     ),
     Part(
