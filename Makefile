@@ -21,7 +21,7 @@ LANE := $(BIN)/python tools/lane.py
 E2E := -m pytest -p no:randomly --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo afternoon fleet test keda coverage test-unit test-vllm test-ollama soak lint format generate verify docs bench bench-control assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image backtest-image lab-image image-test wheels dist zipapp chart-package release sbom version clean
+.PHONY: help go run demo afternoon fleet test keda coverage test-unit test-vllm test-ollama soak lint format generate verify docs bench bench-control evidence lanes assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image backtest-image lab-image image-test wheels dist zipapp chart-package release sbom version clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -121,10 +121,16 @@ docs: $(STAMP)  ## Build the documentation site into build/site; a dead link fai
 	@$(BIN)/python tools/site_search.py mkdocs.yml
 
 bench: $(STAMP)  ## 1,000 pools: CPU per tick, memory, queries, writes
-	@$(LANE) $@ $(BIN)/python benchmarks/thousand_pools.py
+	@$(LANE) $@ $(BIN)/python benchmarks/evidence.py thousand-pools
 
 bench-control: $(STAMP)  ## The controller against baselines, oracle and static fleets, into docs/benchmarks; resumable
-	@$(LANE) $@ $(BIN)/python benchmarks/control/bench.py
+	@$(LANE) $@ $(BIN)/python benchmarks/evidence.py control
+
+evidence: $(STAMP)  ## Every figure that texts and pages state, from today's core (2 hours, resumable); QUICK=1 for a tenth, PARTS for some
+	@$(BIN)/python benchmarks/evidence.py $(if $(QUICK),--quick) $(PARTS)
+
+lanes: $(STAMP)  ## Every lane, one after another, each noted in docs/records/lanes.md: a night
+	@$(BIN)/python tools/lanes.py
 
 assets:  ## Fetch the dashboard's scripts from npm, pinned by checksum; the result is committed
 	@$(PYTHON) tools/assets.py

@@ -4,7 +4,7 @@ A fixed fleet and an HPA serve the control benchmark's traffic in the simulator,
 30 s with one in twenty lost and Prometheus away for ten minutes. Each such history is backtested; Auto then serves the
 true traffic on the true engine, three times.
 
-`python benchmarks/backtest.py [SLUG ...] [--jobs N] [--json FILE]`
+`python benchmarks/backtest.py [SLUG ...] [--jobs N] [--json FILE] [--output docs/benchmarks/backtest.md]`
 
 With --through-prometheus the fixed fleet's histories are written into a real Prometheus and recorded from there; their
 backtests are set against those of the histories that are handed over directly, with exact times and to the millisecond.
@@ -29,6 +29,7 @@ sys.path[:0] = [str(Path(__file__).parent / "control")]
 import cases  # noqa: E402
 from history_in_prometheus import through_prometheus  # noqa: E402
 from recorded_history import recorded  # noqa: E402
+from tables import table  # noqa: E402
 
 from servingpool.decision.pool import Pool  # noqa: E402
 from servingpool.recording.format import Chunk, Header  # noqa: E402
@@ -43,6 +44,18 @@ from servingpool_simulation.traces import Trace  # noqa: E402
 GOALS = {"gpu": (0.08, 0.15), "attainment": (0.015, 0.04)}
 """Mean and worst error: of GPU-hours as a share, of attainment in shares of all requests."""
 USUAL = (*(case.slug for case in (*cases.BURSTS, *cases.FAMILIES)), "code-day")
+PAGE = """\
+# How far a backtest is off
+
+Written by `python benchmarks/backtest.py {slugs}
+--output docs/benchmarks/backtest.md`. **Simulated; no GPU ran.**
+
+A fixed fleet and an HPA serve the traffic of a case, seen through scrapes. Each history is backtested, and the middle
+one of three replays counts. Auto serves the same traffic with three seeds. An error is the backtest against their mean.
+With gaps, one scrape in twenty is lost and Prometheus is away for ten minutes.
+[What follows from it](../explanation/evidence.md#how-far-to-believe-a-backtest).
+
+"""
 TRUTHS = (1, 2, 3)
 """Seeds of Auto's own runs: start-up times and scrape phases alone change what it uses by some percent."""
 OUTAGE = 600.0
@@ -186,12 +199,32 @@ def summary(found: Sequence[Line]) -> str:
     return "\n".join(said)
 
 
+def page(found: Sequence[Line]) -> str:
+    """Markdown: means and worsts, then each history."""
+    by_scrapes = {watched: [one for one in found if one.scrapes == watched] for watched in WATCHED}
+    head = ("scrapes", "histories", "GPU-hours off, mean", "worst", "attainment off in points, mean", "worst")
+    means = []
+    for watched, part in by_scrapes.items():
+        gpu, points = ([100 * abs(getattr(one, name)) for one in part] for name in ("gpu_error", "attainment_error"))
+        figures = (f"{fmean(gpu):.1f}%", f"{max(gpu):.1f}%", f"{fmean(points):.1f}", f"{max(points):.1f}")
+        means.append((watched, str(len(part)), *figures))
+    fleets = {name: [one for one in found if one.fleet.startswith(name)] for name in ("static", "HPA")}
+    columns = [(watched, fleet) for watched in WATCHED for fleet in fleets]
+    errors = {(one.case, one.scrapes, fleet): f"{one.gpu_error:+.1%}" for fleet, part in fleets.items() for one in part}
+    cases_ = dict.fromkeys(one.case for one in found)
+    rows = [(case, *(errors[case, *column] for column in columns)) for case in cases_]
+    titles = [f"{watched}: {'fixed fleet' if fleet == 'static' else fleet}" for watched, fleet in columns]
+    text = PAGE.format(slugs=" ".join(cases_))
+    return f"{text}{table(head, means)}\n\n## GPU-hours off, by case\n\n{table(('case', *titles), rows)}\n"
+
+
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("slugs", nargs="*")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--output", type=Path, help="write a Markdown page, such as docs/benchmarks/backtest.md")
     parser.add_argument("--through-prometheus", action="store_true")
     asked = parser.parse_args()
     found: list[Line] = []
@@ -212,6 +245,8 @@ def main() -> None:
                     flush=True,
                 )
     print(summary(found))
+    if asked.output is not None:
+        asked.output.write_text(page(found))
     if asked.json is not None:
         asked.json.write_bytes(orjson.dumps([asdict(one) for one in found], option=orjson.OPT_INDENT_2))
 

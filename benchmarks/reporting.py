@@ -28,8 +28,9 @@ PHASES = {
 INTRODUCTION = """\
 # The loop with a thousand pools
 
-Written by `make bench`: one section per kind of run, with the date when it was last made. Figures are means over the
-ticks of a phase. `benchmarks/README.md` says what is real in these runs.
+Written by `make bench`: one section per kind of run, with the date when it was last made. The commit above is of the
+sections with its day. Figures are means over the ticks of a phase. `benchmarks/README.md` says what is real in these
+runs.
 """
 
 

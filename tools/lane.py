@@ -86,13 +86,14 @@ def passed(result: str) -> bool:
 
 
 def with_row(page: str, row: Row) -> str:
-    """The page with this line in place of the lane's last one, else at its end."""
+    """The page with this line in place of the lane's last one, else at the end of the table."""
     lines = page.splitlines()
     places = [place for place, line in enumerate(lines) if line.startswith(f"| {row.lane} |")]
     if places:
         lines[places[0]] = str(row)
     else:
-        lines.append(str(row))
+        last = max(place for place, line in enumerate(lines) if line.startswith("|"))
+        lines.insert(last + 1, str(row))
     return "\n".join(lines) + "\n"
 
 

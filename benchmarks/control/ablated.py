@@ -2,13 +2,12 @@
 
 On the cases of the guard that take an hour of traffic, each with one field of `Params` taken to where its idea has no
 effect. Results are kept as long as the sources stay the same, so an interrupted run goes on where it ended. It prints
-the table; --output writes it as a page, with the commit of the core.
+the table; --output writes it as a page.
 """
 
 from __future__ import annotations
 
 import argparse
-import subprocess
 import time
 from pathlib import Path
 
@@ -20,12 +19,10 @@ from results import CaseResults
 from tables import ablations_table
 from work import AblationRun, OurRun, Statics, Work, takes_long
 
-ROOT = Path(__file__).parents[2]
 PAGE = """\
 # What each parameter is worth
 
-Written by `python benchmarks/control/ablated.py --output docs/benchmarks/ablations.md` on the core of commit {commit}.
-**Simulated; no GPU ran.**
+Written by `python benchmarks/control/ablated.py --output docs/benchmarks/ablations.md`. **Simulated; no GPU ran.**
 
 Each row is the core without one idea: one field of `Params` is taken to where the idea has no effect
 (`benchmarks/control/ablations.py` of that commit has the values). Cases: {cases}; seeds of each: {seeds}.
@@ -51,7 +48,7 @@ def main() -> None:
     if crew.changed or crew.left:
         raise SystemExit("Run it again: sources changed meanwhile, or pieces of work are missing.")
     if options.output:
-        page = PAGE.format(commit=core_commit(), cases=len(cases), seeds=options.seeds)
+        page = PAGE.format(cases=len(cases), seeds=options.seeds)
         options.output.write_text(f"{page}{text}\n")
 
 
@@ -67,12 +64,6 @@ def computed(crew: Crew, found: dict[str, CaseResults], seeds: tuple[int, ...]) 
     for piece, report in crew.do(pieces, "ours").items():
         enter(found[piece.slug], piece, report)
     return list(found.values())
-
-
-def core_commit() -> str:
-    """The last one that changed the core."""
-    command = ["git", "log", "-1", "--format=%h", "--", "operator/servingpool/decision"]
-    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
 if __name__ == "__main__":

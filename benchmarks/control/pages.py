@@ -15,9 +15,7 @@ from results import CaseResults, Run
 
 from servingpool_simulation.report.figures import listed, objective
 
-AGE = """\
-The figures may be of an earlier core, because computing them takes hours. [The guard](guard.md) has the same cases, in
-minutes and with today's core."""
+GUARD = "[The guard](guard.md) has our own runs of the same cases, each with three seeds, and is made in minutes."
 GROUND = """\
 On what the figures rest: **simulated; no GPU ran for this page.** A step-level model of vLLM (continuous batching,
 chunked prefill, KV cache blocks, preemption, cold starts, draining) serves each trace on virtual time. Its step times
@@ -132,7 +130,7 @@ def _front(found: Publication, shown: Sequence[CaseResults]) -> str:
     parts = [
         "# The controller, head to head",
         f"Written by `{found.command}`, which writes all figures as JSON to `build/benchmarks` too.",
-        AGE,
+        GUARD,
         "![GPU-hours of each policy relative to an oracle fleet, by case](summary.svg)",
         GROUND,
         f"**Incomplete: {found.left} pieces of work are missing; run it again to go on.**" if found.left else "",

@@ -6,6 +6,7 @@ real_gpu.py, then the pair from a record of gpu/measure_pair.py.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -144,4 +145,6 @@ def page(one: Record, pair: Record) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(load(), load(RECORD)))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=PAGE)
+    parser.parse_args().output.write_text(page(load(), load(RECORD)))

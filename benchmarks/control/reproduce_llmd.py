@@ -9,7 +9,6 @@ in its router, trained before the run (85.6% untrained); here the signal is the 
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -145,6 +144,4 @@ def table(found: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    results = reproduce()
-    print(table(results))
-    print(json.dumps(results, indent=2))
+    print(table(reproduce()))

@@ -29,7 +29,7 @@ class Error:
 
     scrapes: str
     gpu_hours: tuple[str, str]
-    """At the mean and at worst, as written in docs/explanation/evidence.md."""
+    """At the mean and at worst; `make evidence` sets them."""
     attainment: tuple[str, str]
     """Points, likewise."""
 
