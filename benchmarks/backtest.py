@@ -6,7 +6,8 @@ true traffic on the true engine, three times.
 
 `python benchmarks/backtest.py [SLUG ...] [--jobs N] [--json FILE] [--days DAYS]`
 
-With --days it prints what the backtest of a history of so many days costs, in CPU seconds of one process.
+With --days it prints what the backtest of a history of so many days costs, in CPU seconds of one process. Up to a day
+and a half Auto is replayed three times.
 
 With --through-prometheus the fixed fleet's histories are written into a real Prometheus and recorded from there; their
 backtests are set against those of the histories that are handed over directly, with exact times and to the millisecond.
