@@ -4,7 +4,10 @@ A fixed fleet and an HPA serve the control benchmark's traffic in the simulator,
 30 s with one in twenty lost and Prometheus away for ten minutes. Each such history is backtested; Auto then serves the
 true traffic on the true engine, three times.
 
-`python benchmarks/backtest.py [SLUG ...] [--jobs N] [--json FILE] [--output docs/benchmarks/backtest.md]`
+`python benchmarks/backtest.py [SLUG ...] [--jobs N] [--json FILE] [--output PAGE] [--days DAYS]`
+
+With --days it prints what the backtest of a history of so many days costs, in CPU seconds of one process. Up to a day
+and a half Auto is replayed three times.
 
 With --through-prometheus the fixed fleet's histories are written into a real Prometheus and recorded from there; their
 backtests are set against those of the histories that are handed over directly, with exact times and to the millisecond.
@@ -13,12 +16,15 @@ backtests are set against those of the histories that are handed over directly, 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import reduce
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
@@ -60,6 +66,8 @@ TRUTHS = (1, 2, 3)
 """Seeds of Auto's own runs: start-up times and scrape phases alone change what it uses by some percent."""
 OUTAGE = 600.0
 """Seconds."""
+LONG, REPLICAS = "clients-day", 8
+"""Case and fixed fleet of the history whose backtest's cost is measured."""
 WATCHED = {
     "15 s": ScrapeOptions(interval=15.0),
     "30 s, gaps": ScrapeOptions(interval=30.0, lost_share=0.05),
@@ -153,6 +161,27 @@ def _outages(traffic: Trace, scrape: ScrapeOptions) -> list[tuple[float, float]]
     return [(middle, middle + OUTAGE)] if scrape.lost_share else []
 
 
+def cost(days: float) -> str:
+    """What the backtest of a fixed fleet's history takes, stage by stage."""
+    case = cases.CASES[LONG]
+    day = case.trace(0)
+    traffic = reduce(Trace.then, [day] * math.ceil(days)).between(0.0, days * day.duration)
+    options = SimulationOptions(scrape=WATCHED["15 s"], initial_replicas=REPLICAS)
+    header, chunks, _ = recorded(traffic, case.profile, case.pool(), Static(REPLICAS), options)
+    stages: dict[str, float] = {}
+    tested = backtest(
+        header,
+        chunks,
+        Question(case.pool()),
+        lambda stage: stages.update({stage: time.process_time()}),
+        processes=1,
+    )
+    begins = [*stages.values(), time.process_time()]
+    spent = ", ".join(f"{stage} {end - at:.1f} s" for stage, (at, end) in zip(stages, pairwise(begins), strict=True))
+    size = f"{REPLICAS} replicas, {len(traffic):,} requests, {len(tested.auto.at):,} decisions"
+    return f"{days:g} days of {size}: {begins[-1] - begins[0]:.1f} s of CPU ({spent})"
+
+
 def told_through_prometheus(slug: str) -> list[str]:
     """A line for each history of a fixed fleet: what its backtests say."""
     (traffic, size), case = _traffic(slug), cases.CASES[slug]
@@ -226,7 +255,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--output", type=Path, help="write a Markdown page, such as docs/benchmarks/backtest.md")
     parser.add_argument("--through-prometheus", action="store_true")
+    parser.add_argument("--days", type=float)
     asked = parser.parse_args()
+    if asked.days is not None:
+        print(cost(asked.days))
+        return
     found: list[Line] = []
     with ProcessPoolExecutor(asked.jobs) as pool:
         if asked.through_prometheus:

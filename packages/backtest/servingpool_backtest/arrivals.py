@@ -8,6 +8,7 @@ are met.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,43 +54,67 @@ class Arrivals:
         return Trace(name, self.at[part] - begin, np.maximum(1, whole[0]), np.maximum(1, whole[1]), end - begin)
 
 
-def reconstruct(intervals: Intervals, begin: float, end: float, seed: int = 0, clump: float = 1.0) -> Arrivals:
-    """The requests between two Unix times, the same for the same seed. `clump`: how many come together, 1 or more."""
-    random = np.random.default_rng(seed)
-    began = intervals.first_tokens
-    came = _came(began, intervals.increase["waiting"])
-    interval = np.repeat(np.arange(len(came)), came)
-    rate = Rate.of(intervals, came, begin, end)
-    at = rate.times(intervals.begin[interval], intervals.end[interval], _places(came, clump, random))
-    if clump > 1.0:
-        at = np.minimum(at + random.exponential(WITHIN_CLUMP, len(at)), intervals.end[interval])
-    holes, unseen = _holes(intervals, begin, end), rate.unseen(random)
-    for since, until in holes:
-        unseen = unseen[(unseen < since) | (unseen >= until)]
-    counted, at = len(at), np.concatenate((at, unseen))
-    nearest = np.minimum(np.searchsorted(intervals.end, unseen), len(came) - 1)
-    interval = np.concatenate((interval, nearest))
-    asked = intervals.increase["prompt"]
-    usual = _local_mean(intervals, asked)
-    mean = np.where(began > 0, asked / np.maximum(began, 1.0), usual)
-    prompt = mean[interval] * _shape(intervals, mean / usual, random, len(interval))
-    # Each interval's tokens are met, but where requests began that had come in another.
-    drawn = np.bincount(interval[:counted], weights=prompt[:counted], minlength=len(came))
-    even = (came > 0) & (asked > 0) & (came == began)
-    prompt *= np.where(even, asked / np.maximum(drawn, 1e-9), 1.0)[interval]
-    spread = random.gamma(OUTPUT_SPREAD**-2, OUTPUT_SPREAD**2, len(interval))
-    output = _local_mean(intervals, intervals.increase["generated"])[interval] * spread
-    uncertain = float(came[intervals.seconds > LONGEST_GAP].sum() / max(1, came.sum()))
-    order = np.argsort(at, kind="stable")
-    at, prompt, output = at[order], prompt[order], output[order]
-    for since, until in holes:
-        first, last = np.searchsorted(at, (since - (until - since), since))
-        copied = slice(int(first), int(last))
-        place = int(np.searchsorted(at, since))
-        at = np.insert(at, place, at[copied] + (until - since))
-        prompt, output = np.insert(prompt, place, prompt[copied]), np.insert(output, place, output[copied])
-    inside = (at >= begin) & (at < end)
-    return Arrivals(at[inside], prompt[inside], output[inside], holes, uncertain)
+@dataclass(frozen=True, slots=True, eq=False)
+class Traffic:
+    """What counters tell of the requests between two Unix times, once for all draws of them."""
+
+    intervals: Intervals
+    begin: float
+    end: float
+    came: Ints
+    """Requests that arrived in each interval."""
+    rate: Rate
+    usual: Floats
+    """Mean prompt tokens around each interval."""
+    mean: Floats
+    """Of the interval itself, where a request began in it."""
+    output: Floats
+    """Mean tokens of an answer around each interval."""
+
+    @classmethod
+    def of(cls, intervals: Intervals, begin: float, end: float) -> Self:
+        """Of a history."""
+        began, asked = intervals.first_tokens, intervals.increase["prompt"]
+        came = _came(began, intervals.increase["waiting"])
+        usual = _local_mean(intervals, asked)
+        mean = np.where(began > 0, asked / np.maximum(began, 1.0), usual)
+        output = _local_mean(intervals, intervals.increase["generated"])
+        return cls(intervals, begin, end, came, Rate.of(intervals, came, begin, end), usual, mean, output)
+
+    def drawn(self, seed: int = 0, clump: float = 1.0) -> Arrivals:
+        """The requests one by one, the same for the same seed. `clump`: how many come together, 1 or more."""
+        random = np.random.default_rng(seed)
+        intervals, came = self.intervals, self.came
+        holes = _holes(intervals, self.begin, self.end)
+        interval = np.repeat(np.arange(len(came)), came)
+        at = self.rate.times(intervals.begin[interval], intervals.end[interval], _places(came, clump, random))
+        if clump > 1.0:
+            at = np.minimum(at + random.exponential(WITHIN_CLUMP, len(at)), intervals.end[interval])
+        unseen = self.rate.unseen(random)
+        for since, until in holes:
+            unseen = unseen[(unseen < since) | (unseen >= until)]
+        counted, at = len(at), np.concatenate((at, unseen))
+        nearest = np.minimum(np.searchsorted(intervals.end, unseen), len(came) - 1)
+        interval = np.concatenate((interval, nearest))
+        asked = intervals.increase["prompt"]
+        prompt = self.mean[interval] * _shape(intervals, self.mean / self.usual, random, len(interval))
+        # Each interval's tokens are met, but where requests began that had come in another.
+        drawn = np.bincount(interval[:counted], weights=prompt[:counted], minlength=len(came))
+        even = (came > 0) & (asked > 0) & (came == intervals.first_tokens)
+        prompt *= np.where(even, asked / np.maximum(drawn, 1e-9), 1.0)[interval]
+        spread = random.gamma(OUTPUT_SPREAD**-2, OUTPUT_SPREAD**2, len(interval))
+        output = self.output[interval] * spread
+        uncertain = float(came[intervals.seconds > LONGEST_GAP].sum() / max(1, came.sum()))
+        order = np.argsort(at, kind="stable")
+        at, prompt, output = at[order], prompt[order], output[order]
+        for since, until in holes:
+            first, last = np.searchsorted(at, (since - (until - since), since))
+            copied = slice(int(first), int(last))
+            place = int(np.searchsorted(at, since))
+            at = np.insert(at, place, at[copied] + (until - since))
+            prompt, output = np.insert(prompt, place, prompt[copied]), np.insert(output, place, output[copied])
+        inside = (at >= self.begin) & (at < self.end)
+        return Arrivals(at[inside], prompt[inside], output[inside], holes, uncertain)
 
 
 def _came(began: Floats, queued: Floats) -> Ints:
@@ -153,11 +178,7 @@ def _variance(intervals: Intervals) -> float:
 def _holes(intervals: Intervals, begin: float, end: float) -> tuple[tuple[float, float], ...]:
     """Stretches that no interval covers."""
     order = np.argsort(intervals.begin)
-    holes, covered = [], begin
-    for since, until in zip(intervals.begin[order].tolist(), intervals.end[order].tolist(), strict=True):
-        if since - covered > LEAST_HOLE:
-            holes.append((covered, since))
-        covered = max(covered, until)
-    if end - covered > LEAST_HOLE:
-        holes.append((covered, end))
-    return tuple(holes)
+    covered = np.maximum.accumulate(np.append(begin, intervals.end[order]))
+    since = np.append(intervals.begin[order], end)
+    hole = since - covered > LEAST_HOLE
+    return tuple(zip(covered[hole].tolist(), since[hole].tolist(), strict=True))

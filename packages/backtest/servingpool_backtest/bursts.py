@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from servingpool.recording.format import Floats
-from servingpool_backtest.arrivals import reconstruct
+from servingpool_backtest.arrivals import Traffic
 from servingpool_backtest.intervals import Intervals
 from servingpool_backtest.replay import AsItWas, World, replay_as_it_was
 
@@ -34,11 +34,10 @@ def burstiness(world: World, fleet: AsItWas, intervals: Intervals) -> float:
     if len(at) < LEAST:
         return 1.0
     observed = _by_minute(intervals, at)
+    part, traffic = replace(world, begin=begin, end=end, warm_up=0.0), Traffic.of(intervals, begin, end)
     before: tuple[float, float] | None = None
     for clump in CLUMPS:
-        arrivals = reconstruct(intervals, begin, end, world.seed, clump)
-        part = replace(world, arrivals=arrivals, begin=begin, end=end, warm_up=0.0, initial=fleet.number(begin))
-        replayed = replay_as_it_was(part, fleet).by_bin(at, MINUTE)
+        replayed = replay_as_it_was(part, traffic.drawn(world.seed, clump), fleet).by_bin(at, MINUTE)
         known = (replayed.ttft > 0.0) & (observed > 0.0)  # NaN is not
         if known.sum() < LEAST:
             return 1.0

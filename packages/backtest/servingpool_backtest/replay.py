@@ -6,22 +6,21 @@ gets them a cold start later.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from servingpool.decision.pool import Pool
+from servingpool.decision.pool import Pool, Slo
 from servingpool.recording.format import Floats
 from servingpool_backtest.arrivals import Arrivals
 from servingpool_simulation.changes import Change, Watched
-from servingpool_simulation.fleet import ColdStart, Fleet
+from servingpool_simulation.fleet import ColdStart, Fleet, Phase
 from servingpool_simulation.hardware import EngineProfile
 from servingpool_simulation.policies import Ours, Policy
-from servingpool_simulation.run import Series, SimulationOptions, simulate
-from servingpool_simulation.score import Outcomes, outcomes
-from servingpool_simulation.scrape import ScrapeOptions
+from servingpool_simulation.run import SimulationOptions, answers
+from servingpool_simulation.score import outcomes
+from servingpool_simulation.scrape import ScrapeOptions, Scraper
 
 SEGMENT = 6 * 3600.0
 """Seconds simulated at once: memory holds their requests alone."""
@@ -34,7 +33,6 @@ QUANTILES = (0.5, 0.95, 0.99)
 class World:
     """What both replays have in common."""
 
-    arrivals: Arrivals
     profile: EngineProfile
     pool: Pool
     cold_start: ColdStart
@@ -115,23 +113,19 @@ class Replayed:
             means.append(np.where(count > 0, total / np.maximum(count, 1), np.nan))
         return Bins(requests, late, *means)
 
-    def add(self, truth: Outcomes, origin: float, replica_seconds: float) -> None:
-        """One segment's requests. `origin`: Unix time when its trace begins."""
+    def end(self, fleet: Fleet, slo: Slo, begin: float, warm_up: float) -> None:
+        """Lets a fleet serve the rest of its segment, and adds the segment's requests. `begin`: its Unix time."""
+        duration = fleet.trace.duration
+        fleet.advance(duration)
+        fleet.advance(duration + TAIL)
+        truth = outcomes(fleet.requests, slo, warm_up, duration)
         self.requests += len(truth.met)
         self.met += int(truth.met.sum())
-        self.replica_seconds += replica_seconds
-        self._arrival.append(origin + truth.arrival)
+        self.replica_seconds += fleet.paid_for(warm_up, duration)
+        self._arrival.append(begin + truth.arrival)
         self._met.append(truth.met.astype(np.float32))
         self._ttft.append(truth.ttft.astype(np.float32))
         self._tpot.append(truth.tpot.astype(np.float32))
-
-    def note(self, series: Series, begin: float, changes: list[Change]) -> None:
-        """One segment's decisions. `begin`: Unix time of the first."""
-        first = bisect_left(series.time, 0.0)
-        self.at += [begin + at for at in series.time[first:]]
-        self.requested += series.requested[first:]
-        self.ready += series.ready[first:]
-        self.changes += [(begin + change.at, change) for change in changes]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,44 +149,39 @@ class AsItWas:
         return list(zip(self.at[changed].tolist(), numbers[changed].tolist(), strict=True))
 
 
-def replay(world: World, policy: Policy | None = None, progress: Callable[[float], None] = lambda _: None) -> Replayed:
-    """Runs a policy, or the core, from begin to end. `progress` hears the share that is done, 0 to 1."""
+def replay(world: World, arrivals: Arrivals, policy: Policy | None = None) -> Replayed:
+    """Runs a policy, or the core, from begin to end."""
     policy = Ours() if policy is None else policy
     replayed, replicas = Replayed(), world.initial
     for begin, end, warm_up in _segments(world):
-        watched = Watched(policy)
-        interval = world.scrape_interval
-        options = SimulationOptions(
-            cold_start=world.cold_start,
-            scrape=ScrapeOptions(interval=interval, fresh_for=max(60.0, 4 * interval), epoch=begin),
-            initial_replicas=replicas,
-            seed=world.seed,
-            history=warm_up,
-        )
-        trace = world.arrivals.trace("history", begin, end)
-        result = simulate(trace, world.profile, world.pool, watched, options)
-        replayed.add(result.outcomes, begin, result.score.replica_hours * 3600.0)
-        replayed.note(result.series, begin + warm_up, watched.changes)
-        replicas = replayed.requested[-1]
-        progress((end - world.begin) / (world.end - world.begin))
+        trace, watched, interval = arrivals.trace("history", begin, end), Watched(policy), world.scrape_interval
+        fleet = Fleet(world.profile, trace, world.cold_start, seed=world.seed)
+        fleet.start_ready(replicas)
+        scrapes = ScrapeOptions(interval=interval, fresh_for=max(60.0, 4 * interval), epoch=begin)
+        scraper = Scraper(fleet, world.pool.slo, scrapes, policy.every_bucket)
+        for answer in answers(fleet, scraper, world.pool, watched, policy.every, warm_up):
+            if answer is not None:
+                fleet.scale(answer.replicas)
+                replayed.at.append(begin + fleet.now)
+                replayed.requested.append(fleet.requested)
+                replayed.ready.append(len(fleet.of(Phase.READY)))
+        replayed.changes += [(begin + warm_up + change.at, change) for change in watched.changes]
+        replayed.end(fleet, world.pool.slo, begin, warm_up)
+        replicas = fleet.requested
     return replayed
 
 
-def replay_as_it_was(world: World, fleet: AsItWas) -> Replayed:
+def replay_as_it_was(world: World, arrivals: Arrivals, fleet: AsItWas) -> Replayed:
     """Runs the history's own fleet. Nobody looks at it or decides, so it stops where it changes alone."""
     replayed = Replayed()
     for begin, end, warm_up in _segments(world):
-        trace = world.arrivals.trace("history", begin, end)
         # The history's replicas served when they were counted.
-        served = Fleet(world.profile, trace, ColdStart(0.0, 0.0), seed=world.seed)
+        served = Fleet(world.profile, arrivals.trace("history", begin, end), ColdStart(0.0, 0.0), seed=world.seed)
         served.start_ready(fleet.number(begin))
         for at, replicas in fleet.changes(begin, end):
             served.advance(at - begin)
             served.scale(replicas)
-        served.advance(trace.duration)
-        served.advance(trace.duration + TAIL)
-        truth = outcomes(served.requests, world.pool.slo, warm_up, trace.duration)
-        replayed.add(truth, begin, served.paid_for(warm_up, trace.duration))
+        replayed.end(served, world.pool.slo, begin, warm_up)
     return replayed
 
 

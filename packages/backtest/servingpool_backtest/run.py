@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from servingpool.recording.format import Chunk, Header, RecordingError
-from servingpool_backtest.arrivals import reconstruct
+from servingpool_backtest.arrivals import Arrivals, Traffic
 from servingpool_backtest.autoscaler_rule import Rule
 from servingpool_backtest.bursts import burstiness
 from servingpool_backtest.engine_fit import fit
@@ -54,7 +54,6 @@ def backtest(
     if cold_start is None:
         cold_start = statistics.median(header.starts) if header.starts else COLD_START
     world = World(
-        arrivals=reconstruct(intervals, header.begin, end, question.seed),
         profile=engine.profile(header.engine, header.gpus),
         pool=question.pool,
         cold_start=ColdStart(cold_start),
@@ -70,22 +69,21 @@ def backtest(
     fleet = AsItWas(at, serving(intervals, header.begin, ticks, TICK))
     progress("fitting the bursts")
     clump = 1.0 if intervals.ttft_from_admission else burstiness(world, fleet, intervals)
-    arrivals = reconstruct(intervals, header.begin, end, question.seed, clump)
-    world = replace(world, arrivals=arrivals)
+    traffic = Traffic.of(intervals, header.begin, end)
+    arrivals = traffic.drawn(question.seed, clump)
     progress("replaying")
     seeds = range(question.seed + 1, question.seed + (TIMES if end - header.begin <= SHORT else 1))
-    others = [(seed, reconstruct(intervals, header.begin, end, seed, clump)) for seed in seeds]
-    worlds = [world, *(replace(world, arrivals=drawn, seed=seed) for seed, drawn in others)]
+    others = [(replace(world, seed=seed), traffic.drawn(seed, clump)) for seed in seeds]
     if processes > 1:
         with ProcessPoolExecutor(processes - 1) as pool:
-            further = [pool.submit(replay, one) for one in worlds[1:]]
-            other = pool.submit(replay_as_it_was, world, fleet)
-            ruled = pool.submit(_ruled, world, question.rule)
-            first = replay(world)
+            further = [pool.submit(replay, *one) for one in others]
+            other = pool.submit(replay_as_it_was, world, arrivals, fleet)
+            ruled = pool.submit(_ruled, world, arrivals, question.rule)
+            first = replay(world, arrivals)
             was, rule, autos = other.result(), ruled.result(), [first, *(each.result() for each in further)]
     else:
-        was, rule = replay_as_it_was(world, fleet), _ruled(world, question.rule)
-        autos = [replay(one) for one in worlds]
+        was, rule = replay_as_it_was(world, arrivals, fleet), _ruled(world, arrivals, question.rule)
+        autos = [replay(*one) for one in ((world, arrivals), *others)]
     autos.sort(key=lambda one: one.replica_seconds)
     auto = autos[len(autos) // 2]
     return Backtest(
@@ -108,13 +106,14 @@ def backtest(
     )
 
 
-def _ruled(world: World, rule: Rule | None) -> Replayed | None:
+def _ruled(world: World, arrivals: Arrivals, rule: Rule | None) -> Replayed | None:
     """The autoscaler's rule in charge, within its own bounds."""
     policy = None if rule is None else rule.policy()
     if rule is None or policy is None:
         return None
     low, high = rule.pool(world.pool)
-    return replay(replace(world, pool=replace(world.pool, min_replicas=low, max_replicas=high, windows=())), policy)
+    pool = replace(world.pool, min_replicas=low, max_replicas=high, windows=())
+    return replay(replace(world, pool=pool), arrivals, policy)
 
 
 def _initial(observed: Observed, warm_up: float) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -141,20 +142,11 @@ def let_serve(fleet: Fleet, scraper: Scraper, pool: Pool, policy: Policy, option
     if options.history >= trace.duration:
         raise ValueError(f"history of {options.history:g} s leaves nothing of a trace of {trace.duration:g} s")
     recorder = _Recorder(fleet, options.history)
-    learning = replace(pool, in_charge=False)
     every = policy.every if options.decide_every is None else options.decide_every
-    epoch = options.scrape.epoch
-    for now in _ticks(options.history, trace.duration, every):
-        scraper.arm(now)
-        fleet.advance(now)
-        observation = scraper.observe()
-        if now < options.history:
-            policy.learn(observation, learning, epoch + now)
-            recorder.note("")
-        else:
-            answer = policy.decide(observation, pool, epoch + now)
+    for answer in answers(fleet, scraper, pool, policy, every, options.history):
+        if answer is not None:
             recorder.scale(answer)
-            recorder.note(answer.reason)
+        recorder.note("" if answer is None else answer.reason)
     fleet.advance(trace.duration)
     fleet.advance(trace.duration + options.tail)
     truth = outcomes(fleet.requests, pool.slo, options.history, trace.duration)
@@ -171,6 +163,26 @@ def let_serve(fleet: Fleet, scraper: Scraper, pool: Pool, policy: Policy, option
         price=options.price,
     )
     return Result(policy.name, trace.name, fleet.profile.name, pool.slo, score(truth, spent), recorder.series, truth)
+
+
+def answers(
+    fleet: Fleet, scraper: Scraper, pool: Pool, policy: Policy, every: float, history: float
+) -> Iterator[Answer | None]:
+    """The policy's answer each `every` seconds; None in the first `history` seconds, in which it learns.
+
+    The caller scales the fleet before it asks for the next one.
+    """
+    learning, epoch = replace(pool, in_charge=False), scraper.options.epoch
+    # Decisions are at multiples of `every` from the start of the scored time.
+    for now in np.arange(history % every, fleet.trace.duration, every).tolist():
+        scraper.arm(now)
+        fleet.advance(now)
+        observation = scraper.observe()
+        if now < history:
+            policy.learn(observation, learning, epoch + now)
+            yield None
+        else:
+            yield policy.decide(observation, pool, epoch + now)
 
 
 def best_static(
@@ -202,11 +214,6 @@ def best_static(
         else:
             missed = middle
     return best
-
-
-def _ticks(history: float, duration: float, every: float) -> list[float]:
-    """Decisions are at multiples of `every` seconds from the start of the scored time."""
-    return np.arange(history % every, duration, every).tolist()
 
 
 @dataclass(slots=True)

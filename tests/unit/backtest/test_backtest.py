@@ -10,7 +10,7 @@ import pytest
 
 from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
 from servingpool.recording.format import Chunk, Header, RecordingError
-from servingpool_backtest.arrivals import reconstruct
+from servingpool_backtest.arrivals import Traffic
 from servingpool_backtest.engine_fit import fit
 from servingpool_backtest.intervals import gather
 from servingpool_backtest.result import Backtest, Question
@@ -55,7 +55,7 @@ def test_the_engine_is_found_in_the_counters() -> None:
 def test_requests_come_back_in_number_time_and_length() -> None:
     header, chunks, _ = history()
     intervals = gather(chunks, SLO, header.begin)
-    found = reconstruct(intervals, header.begin, header.end)
+    found = Traffic.of(intervals, header.begin, header.end).drawn()
     assert len(found.at) == pytest.approx(len(TRACE), rel=0.01)
     edges = header.begin + 60.0 * np.arange(int(TRACE.duration // 60) + 1)
     true, _ = np.histogram(header.begin + TRACE.arrival, edges)
