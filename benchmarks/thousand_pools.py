@@ -11,6 +11,9 @@ import cProfile
 import gc
 import logging
 import math
+import os
+import re
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -239,7 +242,16 @@ async def measure(options: argparse.Namespace) -> dict[str, object]:
     }
 
 
+def as_in_the_image() -> None:
+    """Begin again with the memory settings of the operator's image, for they are read when a process starts."""
+    image = Path(__file__).parents[1] / "deploy" / "Dockerfile"
+    wanted = dict(re.findall(r"(MALLOC_\w+)=(\d+)", image.read_text(encoding="utf-8")))
+    if not wanted.items() <= os.environ.items():
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | wanted)
+
+
 def main() -> None:
+    as_in_the_image()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pools", type=int, default=1000, help="default: %(default)s")
     parser.add_argument("--pods", type=int, default=4, help="pods of each pool at first; default: %(default)s")

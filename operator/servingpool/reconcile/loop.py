@@ -122,7 +122,6 @@ class Reconciler:
             return Tick(pools=len(self._cache.pools))
         readable: list[ServingPool] = []
         unreadable: list[tuple[Raw, tuple[Reason, str]]] = []
-        # A write changes a pool's object, so it is parsed again.
         async for key, raw in _giving_way(tuple(self._cache.pools.items())):
             pool = self.states.parse(key, raw)
             overlong = self._cache.left_out.why(KIND, key)

@@ -52,7 +52,7 @@ def missed(plan: PoolPlan, permission: ScalePermission, certain: datetime | None
 
 def _of_stage(stage: StagePlan, permission: ScalePermission, certain: datetime | None) -> tuple[Reason, str]:
     decision = stage.decision
-    ready, calm = sum(part.ready for part in decision.parts), stage.learned.calm_since
+    ready, calm = sum(part.ready for part in decision.parts), stage.learned.calm_since()
     if decision.warning is not None:
         since = clock(decision.at if certain is None else certain.timestamp())
         said = Reason.OBJECTIVE_UNATTAINABLE.message(why=decision.warning, since=since)

@@ -75,14 +75,14 @@ class PoolState:
     expense: Expense = field(default_factory=Expense)
 
     @classmethod
-    def found(cls, pool: ServingPool) -> PoolState:
+    def found(cls, pool: ServingPool, status: Status) -> PoolState:
         """The state of a pool seen for the first time, resumed from its status."""
-        state = cls.of_status(pool.metadata, pool.spec.model, pool.status)
-        state.conditions = pool.status.conditions
+        state = cls.of_status(pool.metadata, pool.spec.model, status)
+        state.conditions = status.conditions
         if any(one.reason == Reason.RECOMMENDING for one in state.conditions):
-            desired, replicas = pool.status.desired_replicas, pool.status.replicas
+            desired, replicas = status.desired_replicas, status.replicas
             state.recommended = None if desired is None or desired == replicas else (desired,)
-        kept = pool.status.profile
+        kept = status.profile
         if kept is not None:
             try:
                 state.kept.resume(kept)
@@ -226,17 +226,18 @@ class PoolStates(dict[Key, PoolState]):
         """States of the `pools` that exist, as the watches show them."""
         super().__init__()
         self._pools = pools
-        self._parsed: dict[Key, tuple[str, ServingPool | str]] = {}
-        """The pool, or its errors, by resourceVersion: most do not change between two ticks."""
+        self._parsed: dict[Key, tuple[tuple[object, ...], ServingPool | str]] = {}
+        """The pool, or its errors, by what changes with the spec and with a deletion."""
 
     def parse(self, key: Key, raw: Raw) -> ServingPool | str:
-        """The pool, or the errors of its spec."""
-        version = raw["metadata"].get("resourceVersion", "")
+        """The pool without its status, or the errors of its spec. The status is read once, when a state begins."""
+        metadata = raw["metadata"]
+        version = tuple(metadata.get(name) for name in ("uid", "generation", "deletionTimestamp"))
         held = self._parsed.get(key)
         if held is not None and held[0] == version:
             return held[1]
         try:
-            pool: ServingPool | str = ServingPool.read(raw)
+            pool: ServingPool | str = ServingPool.read({part: value for part, value in raw.items() if part != "status"})
         except ValidationError as error:
             pool = problems(error)
         self._parsed[key] = (version, pool)
@@ -246,7 +247,7 @@ class PoolStates(dict[Key, PoolState]):
         """Begin a state for a pool, or a model, not seen before."""
         state = self.get(pool.key)
         if state is None or not state.is_of(pool):
-            state = self[pool.key] = PoolState.found(pool)
+            state = self[pool.key] = PoolState.found(pool, Status.found(self._pools[pool.key].get("status")))
         state.mode = pool.spec.mode
         if pool.spec.several:
             # What Prometheus has of the past does not tell which target a pod was of, and so not how fast each is.

@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -62,8 +63,9 @@ class Learned:
     """The buckets that the SLO's bounds lie in."""
     cold_start: float | None
     """Seconds from order to Ready, as measured; None if no start was seen."""
-    calm_since: float | None
-    """Unix time in seconds since which the load is one that the SLO allows; None where it is not, or is unknown."""
+    calm_since: Callable[[], float | None]
+    """Unix time in seconds since which the load is one that the SLO allows; None where it is not, or is unknown. Only a
+    missed SLO asks."""
     ttft_inferred: bool = False
     """The engines tell no time to first token."""
     caches_lost: float | None = None
@@ -235,7 +237,7 @@ def _in_turn(core: Pool, stage: SeenStage) -> Pool:
 
 def _decided(stage: SeenStage, core: Pool, outcome: StageOutcome, kept: Memory) -> StagePlan:
     """The plan of an outcome. `core`: the pool as decided on; `kept`: the memory of the next tick."""
-    told = learned(outcome.memory, kept, outcome.memory.calm_since(core))
+    told = learned(outcome.memory, kept, partial(outcome.memory.calm_since, core))
     return StagePlan(stage, outcome.decision, kept, told, outcome.beside)
 
 
@@ -292,7 +294,7 @@ def core_targets(targets: Sequence[SeenTarget], room: Mapping[str, int] = NO_LIM
     return tuple(found)
 
 
-def learned(learning: Memory, kept: Memory, calm_since: float | None) -> Learned:
+def learned(learning: Memory, kept: Memory, calm_since: Callable[[], float | None]) -> Learned:
     """Part of the memory for the status: of the samples as `learning` took them in, of the rest as it is `kept`.
 
     `calm_since`: see `Learned`.
