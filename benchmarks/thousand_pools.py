@@ -47,7 +47,7 @@ from servingpool.reconcile.collect import Owners, Readings
 from servingpool.reconcile.keep import PoolState
 from servingpool.reconcile.loop import Reconciler, Tick
 from servingpool.reconcile.plan import PoolPlan, ScaleAction
-from servingpool.status import Reporter, build
+from servingpool.status import Cause, Reporter, build
 
 BEGIN = 1_790_000_000.0
 INTERVAL = 15.0
@@ -68,12 +68,13 @@ class Bench:
         self.world, self._prometheus, self._meter = world, prometheus, Meter()
         self.now = BEGIN
         targets = TargetReader(world, cache, time.monotonic)
+        self._reporter = _MeteredReporter(self._meter, world, cache)
         self._reconciler = Reconciler(
             targets,
             _MeteredReadings(self._meter, backend),
             _MeteredBackfill(self._meter, backend),
             _MeteredActor(self._meter, world, cache),
-            _MeteredReporter(self._meter, world, cache),
+            self._reporter,
             leading=lambda: True,
             interval=INTERVAL,
             budgets=_MeteredBudgetReporter(self._meter, _MeteredBudgets(self._meter, targets, world), world),
@@ -83,7 +84,7 @@ class Bench:
         """Time moves on by one interval, and the operator has its turn. Only the turn is measured."""
         self.now += INTERVAL
         self._prometheus.advance(self.now, self.world.advance(self.now), share)
-        sent, writes = self._prometheus.sent(), dict(self.world.writes)
+        sent, writes, causes = self._prometheus.sent(), dict(self.world.writes), dict(self._reporter.written)
         with (
             patch("servingpool.reconcile.plan.pool_plan.decide_stages", self._meter.timed("decide", decide_stages)),
             patch("servingpool.reconcile.loop.build", self._meter.timed("status", build)),
@@ -105,6 +106,7 @@ class Bench:
             decided=done.decided,
             scaled=done.scaled,
             pods=self.world.pods,
+            statuses={cause: (self._reporter.written[cause] - causes.get(cause, 0)) / INTERVAL for cause in Cause},
         )
 
     def a_day_on(self) -> None:
@@ -166,9 +168,11 @@ class _MeteredReporter(Reporter):
         with self._meter.part("write"):
             await super().announce(plan, outcome, state)
 
-    async def tell(self, pool: Metadata, state: PoolState, status: Status, now: float, may: Callable[[], bool]) -> None:
+    async def tell(
+        self, pool: Metadata, state: PoolState, status: Status, now: float, may: Callable[[], bool], *, scaled: bool
+    ) -> None:
         with self._meter.part("write"):
-            await super().tell(pool, state, status, now, may)
+            await super().tell(pool, state, status, now, may, scaled=scaled)
 
 
 class _MeteredBudgets(Budgets):

@@ -109,6 +109,7 @@ def _columns() -> list[dict[str, Any]]:
         ("Why", "string", ".status.why", "What determines the replicas now"),
     ]
     wide = [
+        ("As of", "date", ".status.lastDecision.at", "Age of the decision and figures that the row tells"),
         ("Min", "integer", ".status.bounds.min", "Lowest number of replicas in force"),
         ("Max", "integer", ".status.bounds.max", "Highest number of replicas in force"),
         ("Schedule", "string", ".status.bounds.schedule", "Schedules that give min and max"),

@@ -120,6 +120,7 @@ class Reconciler:
             # A follower only watches: reading and deciding on every operator would double the queries.
             self.snapshot, self.shared = NO_POOLS, NO_BUDGETS  # the old ones date from when this operator led
             return Tick(pools=len(self._cache.pools))
+        self._reporter.rate.begin(now, self._interval, len(self._cache.pools))
         readable: list[ServingPool] = []
         unreadable: list[tuple[Raw, tuple[Reason, str]]] = []
         async for key, raw in _giving_way(tuple(self._cache.pools.items())):
@@ -162,7 +163,9 @@ class Reconciler:
         await self._rounds.cancel()
         if self._leading():
             self._gate = asyncio.Semaphore(WRITES_AT_ONCE)
-            await asyncio.gather(*map(self._save, self.states.values()), return_exceptions=True)
+            # The oldest first, for the process may be ended before all are written.
+            oldest = sorted(self.states.values(), key=lambda state: state.kept.written_at)
+            await asyncio.gather(*map(self._save, oldest), return_exceptions=True)
 
     def _done(self) -> Tick:
         """Results of the rounds that have ended. A defect in one round does not affect the others."""
@@ -350,7 +353,8 @@ class Reconciler:
             await self._reporter.announce(due, outcome, state)
         if isinstance(due, PoolPlan) and may_report():
             await self._reporter.recommend(due, state)
-        await self._reporter.tell(due.meta, state, self._judge(state, due, outcome), due.at, may_report)
+        told = self._judge(state, due, outcome)
+        await self._reporter.tell(due.meta, state, told, due.at, may_report, scaled=outcome.scaled)
         return outcome.scaled
 
     async def _act(self, plan: PoolPlan, state: PoolState) -> ScaleOutcome | None:
@@ -365,7 +369,9 @@ class Reconciler:
         """The status of a pool as of this tick."""
         self._under_way.pop(due.meta.key, None)
         history = state.history.told(state.targets.values(), state.uid)
-        told = build(due, outcome, state.status, state.scaled_at, history)
+        # A condition that changed and is not written yet keeps the time of its change.
+        held = state.status.model_copy(update={"conditions": state.conditions})
+        told = build(due, outcome, held, state.scaled_at, history)
         state.judged(told.conditions)
         return told
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Any, Protocol
 
 from servingpool.adapters.cluster.cache import ClusterCache
@@ -19,6 +21,7 @@ from servingpool.reconcile.act import ScaleOutcome
 from servingpool.reconcile.keep import ANY_PROFILE, PoolState
 from servingpool.reconcile.plan import PoolPlan
 from servingpool.status.builder import FIGURE_NAMES
+from servingpool.status.write_rate import FIGURES_AFTER, WriteRate
 
 log = logging.getLogger(__name__)
 
@@ -31,16 +34,22 @@ def _fields(part: type[Part]) -> list[str]:
 WARNED_AGAIN_AFTER = 600.0
 """Seconds. Otherwise a condition that flaps would post an event every other tick and hide other events."""
 
-FIGURES_AFTER = 60.0
-"""Seconds between two writes for nothing but changed figures."""
+COMPLAINT_AFTER = 60.0
+"""Seconds between two writes for nothing but another sentence on what is wrong."""
 FIGURES_CHANGE = 0.2
 """Relative change of a figure that is worth a write."""
 SERVING_AFTER = 300.0
 """Seconds after which a pool with traffic is written anyway: an older decision looks as if the operator were gone.
-An idle pool is not written at all."""
+With very many pools it is later, see `figures_after`. An idle pool is not written at all."""
 FIGURES_FLOOR = 5.0
 """Tokens per second, requests, percent: smaller figures are compared with this, so that single requests cause no write
 (docs/records/experiments.md)."""
+ENOUGH = (
+    *(Reason.DESIRED_WITHIN_RANGE, Reason.TOO_FEW_REPLICAS),
+    *(Reason.PREFILL_PER_DECODE, Reason.OTHER_ROLE_RUNS),
+)
+"""Reasons of ScalingLimited that take turns as the load goes up and down at min, and harm nobody: there are replicas
+enough. Where they were written at once, they were 70% of all writes in steady traffic (docs/records/experiments.md)."""
 NUMBER = re.compile(r"(?<![\w.-])(?<!HTTP )\d+(\.\d+)?(?![\w-]|\.\d)")
 """A number in a message that may change at every tick, such as seconds or percent. Numbers in names do not match."""
 ANYTHING = dict.fromkeys(_fields(Status)) | {
@@ -52,6 +61,25 @@ ANYTHING = dict.fromkeys(_fields(Status)) | {
     "profile": ANY_PROFILE,
 }
 """A status with every field. A merge patch merges nested objects, so each field to remove must be named."""
+
+
+class Cause(StrEnum):
+    """Why a status is written."""
+
+    SCALED = "scaled"
+    """The operator has set the replicas. It never waits."""
+    CHANGED = "changed"
+    """A condition, the replicas or the bounds changed, or the stored status is unknown."""
+    COMPLAINT = "complaint"
+    """Something else is said of what is wrong."""
+    FIGURES = "figures"
+    """A figure moved, or all of them are old."""
+    PROFILE = "profile"
+    """The learned profile is to be kept."""
+
+
+WAITS = (Cause.COMPLAINT, Cause.FIGURES, Cause.PROFILE)
+"""Causes that give way to all others."""
 
 
 class ReportWriter(Protocol):
@@ -71,6 +99,9 @@ class Reporter:
         self._writer, self._cache = writer, cache
         self.failures: dict[str, int] = {"status": 0, "event": 0}
         """Writes that failed, by kind, since the start."""
+        self.rate = WriteRate()
+        self.written: Counter[Cause] = Counter()
+        """Statuses written, by cause, since the start. Those before an order of 0 and at the end are not counted."""
 
     async def announce(self, plan: PoolPlan, outcome: ScaleOutcome, state: PoolState) -> None:
         """Post the events of a scale."""
@@ -94,13 +125,16 @@ class Reporter:
         log.info("%s", message, extra=plan.meta.log_fields | {"from": requested, "to": decision.replicas})
         await self.event(plan.meta, EventReason.RECOMMENDED.type, EventReason.RECOMMENDED, message)
 
-    async def tell(self, pool: Metadata, state: PoolState, status: Status, now: float, may: Callable[[], bool]) -> None:
+    async def tell(
+        self, pool: Metadata, state: PoolState, status: Status, now: float, may: Callable[[], bool], *, scaled: bool
+    ) -> None:
         """Write the status if a person would care, then post an event for what has gone wrong since the last one.
 
-        Each write may take seconds: `may` says whether the next one is still allowed.
+        Each write may take seconds: `may` says whether the next one is still allowed. `scaled`: the operator has set
+        the replicas just now.
         """
         before = state.status
-        if may() and await self._write(pool, state, status, now) and may():
+        if may() and await self._write(pool, state, status, now, scaled=scaled) and may():
             await self._warn(pool, state, before, now)
 
     async def foretell(self, pool: Metadata, state: PoolState, history: tuple[Change, ...], now: float) -> bool:
@@ -141,11 +175,17 @@ class Reporter:
                 state.warned_of(found.reason, now)
                 await self.event(pool, "Warning", found.reason, found.message)
 
-    async def _write(self, pool: Metadata, state: PoolState, status: Status, now: float) -> bool:
-        """Whether the status was worth a write, and was written."""
-        due, unknown = state.profile_due(now), state.status_write_unknown
-        if not due and not unknown and not worth_writing(state.status, status, now - state.written_at):
+    async def _write(self, pool: Metadata, state: PoolState, status: Status, now: float, *, scaled: bool) -> bool:
+        """Whether the status was worth a write, its turn had come, and it was written."""
+        cause = self._cause(state, status, now, scaled=scaled)
+        if cause is None:
+            self.rate.done(pool.key)
             return False
+        if cause is Cause.SCALED:
+            self.rate.count()
+        elif not self.rate.admits(pool.key, now, figures=cause in WAITS):
+            return False
+        due, unknown = state.profile_due(now), state.status_write_unknown
         if due:
             status = status.model_copy(update={"profile": state.kept.dump()})
         # If the stored status is unknown, every field is written, also those to remove.
@@ -153,7 +193,19 @@ class Reporter:
         if patch and not await self._send(pool, state, patch):
             return False
         state.status_written(status, now, with_profile=due)
+        self.rate.done(pool.key)
+        self.written[cause] += 1
         return True
+
+    def _cause(self, state: PoolState, status: Status, now: float, *, scaled: bool) -> Cause | None:
+        """Why the status is to be written; None if a person would not care."""
+        if state.status_write_unknown or state.kept.pressing:
+            cause: Cause | None = Cause.CHANGED
+        else:
+            cause = cause_of(state.status, status, now - state.written_at, self.rate.figures_after)
+        if cause is Cause.CHANGED and scaled:
+            return Cause.SCALED
+        return cause or (Cause.PROFILE if state.profile_due(now) else None)
 
     async def _send(self, pool: Metadata, state: PoolState, patch: dict[str, Any]) -> bool:
         before = state.status_write_begun()
@@ -172,18 +224,16 @@ class Reporter:
         return True
 
 
-def worth_writing(before: Status, after: Status, age: float) -> bool:
-    """Whether a person would care, `age` seconds after the last write."""
+def cause_of(before: Status, after: Status, age: float, figures_after: float = FIGURES_AFTER) -> Cause | None:
+    """Why a person would care, `age` seconds after the last write; None if no person would."""
     if _headline(before) != _headline(after) or _seen_whole_again(before, after):
-        return True
-    if age < FIGURES_AFTER:
-        return False
-    return (
-        _reasons(before) != _reasons(after)
-        or _other_complaints(before, after)
-        or _figures_moved(before, after)
-        or (age >= SERVING_AFTER and _serving(after))
-    )
+        return Cause.CHANGED
+    if age >= COMPLAINT_AFTER and _other_complaints(before, after):
+        return Cause.COMPLAINT
+    if age < figures_after:
+        return None
+    old = age >= max(SERVING_AFTER, figures_after) and _serving(after)
+    return Cause.FIGURES if _reasons(before) != _reasons(after) or _figures_moved(before, after) or old else None
 
 
 def changes(before: Any, after: Any) -> Any:
@@ -200,7 +250,7 @@ def changes(before: Any, after: Any) -> Any:
 
 
 def _headline(status: Status) -> tuple[Any, ...]:
-    conditions = tuple((one.type, one.status, one.reason if _tells(one) else "") for one in status.conditions)
+    conditions = tuple(map(_told, status.conditions))
     compared = None if status.cost is None else status.cost.compared_to
     return (
         status.observed_generation,
@@ -213,6 +263,13 @@ def _headline(status: Status) -> tuple[Any, ...]:
         status.history,
         compared,
     )
+
+
+def _told(condition: Condition) -> tuple[str, ...]:
+    """What a person looks for in a condition."""
+    if condition.reason in ENOUGH:
+        return condition.type, ""
+    return condition.type, condition.status, condition.reason if _tells(condition) else ""
 
 
 def _orders(status: Status) -> list[tuple[str, int, int, int, bool]]:
@@ -232,6 +289,7 @@ def _other_complaints(before: Status, after: Status) -> bool:
     held = {one.type: one.message for one in before.conditions}
     return any(
         (_tells(one) or one.type is ConditionType.METRICS_AVAILABLE)
+        and one.reason not in ENOUGH
         and held.get(one.type) != one.message  # in most cases it is not, and quick to see
         and NUMBER.sub("#", held.get(one.type, "")) != NUMBER.sub("#", one.message)
         for one in after.conditions

@@ -17,7 +17,7 @@ from servingpool.decision.observation import Observation, Ordered, Replica, Unkn
 from servingpool.reconcile.plan import Expense
 from servingpool.reconcile.plan.expense import expense_of
 from servingpool.status.conditions import judge_targets, targets_of
-from servingpool.status.report import worth_writing
+from servingpool.status.report import cause_of
 
 from ..reconcile.stories import SEVERAL  # noqa: TID252, tests are no package of an installed name
 from ..reconcile.stories import several as world  # noqa: TID252
@@ -104,7 +104,8 @@ def test_what_was_ordered_just_now_is_told_at_once() -> None:
 def test_the_status_is_written_when_replicas_of_a_target_change(change: Mapping[str, Any], written: bool) -> None:
     one = TargetStatus(name="spot", replicas=2, ready=2, desired=2, speed=0.5, cold_start="1m30s")
     before = Status(fleet="2/2/8", targets=(one,))
-    assert worth_writing(before, Status(fleet="2/2/8", targets=(one.model_copy(update=change),)), 0.0) == written
+    after = Status(fleet="2/2/8", targets=(one.model_copy(update=change),))
+    assert (cause_of(before, after, 0.0) is not None) == written
 
 
 def test_replicas_of_the_reference_need_not_be_whole_and_those_of_one_target_are() -> None:

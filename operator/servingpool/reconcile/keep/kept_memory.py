@@ -83,11 +83,14 @@ class KeptMemory:
         """A decision was made."""
         self._learn({stage.role: stage.memory for stage in plan.stages})
 
+    @property
+    def pressing(self) -> bool:
+        """Whether the profile is to be written at once: without it, a restarted operator would go to zero again."""
+        return any(each.vanished != self._last(role).vanished for role, each in self._profiles.items())
+
     def due(self, now: float, *, settled: bool) -> bool:
         """Whether the learned profile is to be written: it changed some time ago. `settled`: calibration ended."""
-        if any(each.vanished != self._last(role).vanished for role, each in self._profiles.items()):
-            return True  # at once: without it, an operator that restarts would go to zero again
-        return settled and now - self.written_at >= PROFILE_AFTER and self._changed
+        return self.pressing or (settled and now - self.written_at >= PROFILE_AFTER and self._changed)
 
     @property
     def unsaved(self) -> bool:

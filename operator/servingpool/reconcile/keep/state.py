@@ -52,7 +52,8 @@ class PoolState:
     status_write_unknown: bool = False
     """A write of the status got no answer, so it may be applied or not."""
     written_at: float = 0.0
-    """Unix time in seconds of the last write of status."""
+    """Unix time in seconds of the last write of status; at the start, of the decision that the status tells of. Else a
+    restart would write every pool at once."""
     scaled_at: float | None = None
     """Unix time in seconds of the last scale that is reported; None if there was none since the start."""
     targets: dict[TargetKey, Ledger] = field(default_factory=dict)
@@ -78,7 +79,6 @@ class PoolState:
     def found(cls, pool: ServingPool, status: Status) -> PoolState:
         """The state of a pool seen for the first time, resumed from its status."""
         state = cls.of_status(pool.metadata, pool.spec.model, status)
-        state.conditions = status.conditions
         if any(one.reason == Reason.RECOMMENDING for one in state.conditions):
             desired, replicas = status.desired_replicas, status.replicas
             state.recommended = None if desired is None or desired == replicas else (desired,)
@@ -94,8 +94,10 @@ class PoolState:
     def of_status(cls, meta: Metadata, model: str, status: Status) -> PoolState:
         """The state of a pool of which only the status is known."""
         history = History.of_status(status)
-        kept = KeptMemory(model)
-        return cls(uid=meta.uid, kept=kept, status=status, status_write_unknown=status.unread, history=history)
+        kept, told = KeptMemory(model), status.last_decision
+        state = cls(uid=meta.uid, kept=kept, status=status, status_write_unknown=status.unread, history=history)
+        state.conditions, state.written_at = status.conditions, 0.0 if told is None else told.at.timestamp()
+        return state
 
     def is_of(self, pool: ServingPool) -> bool:
         """Whether this state belongs to this pool and model."""

@@ -1,0 +1,168 @@
+"""How many statuses are written, and whose come first, where many pools change at once."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.objects import Key
+from servingpool.api.conditions import Reason, condition_of, updated
+from servingpool.api.serving_pool import Metadata
+from servingpool.api.status import Status, Throughput
+from servingpool.reconcile.keep import PoolState
+from servingpool.status import Cause, Reporter
+from servingpool.status.report import WAITS, cause_of
+from servingpool.status.write_rate import WriteRate, figures_after
+
+TICK = 15.0
+ROOM, ROOM_WITH_FIGURES = 10, 5
+"""Writes in a tick, here: so a few pools are many."""
+
+
+def slow() -> WriteRate:
+    return WriteRate(ROOM / TICK, ROOM_WITH_FIGURES / TICK)
+
+
+class Crowd:
+    """Pools whose statuses change at random, told one after the other at each tick."""
+
+    def __init__(self, random: Random, pools: int) -> None:
+        self.random, self.now = random, 1_790_000_000.0
+        self.reporter = Reporter(self, ClusterCache())
+        self.reporter.rate = slow()
+        self.metas = [Metadata(namespace="chat", name=f"{number}", uid=f"{number}") for number in range(pools)]
+        self.latest = [self._said(Status(replicas=2), Reason.SUCCEEDED_GET_SCALE) for _ in self.metas]
+        self.states = [PoolState.of_status(*each) for each in zip(self.metas, "m" * pools, self.latest, strict=True)]
+        for state in self.states:
+            state.written_at = self.now
+        self.waits = dict.fromkeys(range(pools), 0)
+        """Ticks that an urgent change of each pool has waited."""
+
+    async def write_status(self, pool: Key, _: dict[str, Any]) -> None:
+        self.writes.append(int(pool[1]))
+
+    async def post_event(self, *_: Any, **__: Any) -> None:
+        """Not of interest."""
+
+    async def step(self, *, conditions: float = 0.0, scales: float = 0.0, figures: float = 0.0) -> tuple[int, int, int]:
+        """A tick in which these shares of the pools change. How many were written because of each."""
+        self.now += TICK
+        self.writes: list[int] = []
+        self.reporter.rate.begin(self.now, TICK, len(self.metas))
+        turns = self.random.sample(range(len(self.metas)), len(self.metas))
+        causes: list[Cause | None] = [None for _ in self.metas]
+        ordered = {number for number in turns if self.random.random() < scales}
+        for number in turns:
+            self._change(number, conditions, figures, ordered)
+            state, latest = self.states[number], self.latest[number]
+            causes[number] = cause_of(state.status, latest, self.now - state.written_at)
+            meta, scaled = self.metas[number], number in ordered
+            await self.reporter.tell(meta, state, latest, self.now, lambda: True, scaled=scaled)
+            waits = cause_of(state.status, latest, 0.0) is Cause.CHANGED
+            self.waits[number] = self.waits[number] + 1 if waits else 0
+        assert ordered <= set(self.writes), "a scale is told at once"
+        others = [causes[number] for number in self.writes if number not in ordered]
+        return len(ordered), others.count(Cause.CHANGED), sum(cause in WAITS for cause in others)
+
+    def _change(self, number: int, conditions: float, figures: float, ordered: set[int]) -> None:
+        latest = self.latest[number]
+        if self.random.random() < figures:
+            tokens = Throughput(generation_tokens_per_second=self.random.choice([100.0, 1000.0]))
+            latest = latest.model_copy(update={"throughput": tokens})
+        if self.random.random() < conditions:
+            latest = self._said(latest, self.random.choice([Reason.SUCCEEDED_GET_SCALE, Reason.WAITING_FOR_NODE]))
+        if number in ordered:
+            latest = latest.model_copy(update={"replicas": (latest.replicas or 0) + 1})
+        self.latest[number] = latest
+
+    def _said(self, status: Status, reason: Reason) -> Status:
+        told = condition_of(reason, "", generation=1, at=self.now)
+        return status.model_copy(update={"conditions": updated(status.conditions, [told])})
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 40), st.sampled_from([0.0, 0.05, 0.5, 1.0]))
+def test_no_load_writes_more_than_the_limit_and_no_change_waits_for_ever(
+    seed: int, pools: int, conditions: float
+) -> None:
+    asyncio.run(turmoil(Crowd(Random(seed), pools), conditions))
+
+
+async def turmoil(crowd: Crowd, conditions: float) -> None:
+    pools = len(crowd.metas)
+    for _ in range(25):
+        _, changed, figures = await crowd.step(conditions=conditions, scales=0.02, figures=0.5)
+        assert changed + figures <= ROOM, "whatever happens"
+        assert figures <= ROOM_WITH_FIGURES, "figures leave room for conditions"
+        assert max(crowd.waits.values()) <= pools / ROOM + 1, "the oldest change comes first"
+        assert not figures or max(crowd.waits.values()) <= 1, "no condition waits behind figures"
+    for _ in range(4 + pools // ROOM_WITH_FIGURES + pools // ROOM + 2):
+        await crowd.step()
+    assert await crowd.step() == (0, 0, 0), "all is written in the end"
+
+
+def turn(rate: WriteRate, pools: list[Key], now: float, *, figures: bool) -> list[Key]:
+    """The pools whose statuses were written."""
+    written = [pool for pool in pools if rate.admits(pool, now, figures=figures)]
+    for pool in written:
+        rate.done(pool)
+    return written
+
+
+@pytest.mark.parametrize("figures", [False, True])
+def test_a_backend_that_answers_last_and_rarely_is_served_as_the_others_are(figures: bool) -> None:
+    """Whoever is first in a tick could take all its room: 200 pools whose figures move again at each tick."""
+    rate, quick, late = slow(), [("quick", f"{n}") for n in range(200)], [("late", f"{n}") for n in range(20)]
+    unwritten = set(late)
+    for tick in range(200):
+        now = TICK * tick
+        rate.begin(now, TICK, len(quick) + len(late))
+        turn(rate, quick, now, figures=figures)
+        if tick % 3 == 2:
+            unwritten -= set(turn(rate, sorted(unwritten), now, figures=figures))
+        if not unwritten:
+            break
+    room = ROOM_WITH_FIGURES if figures else ROOM
+    assert tick <= 2 * (len(quick) + len(late)) / room
+
+
+def test_a_pool_that_is_deleted_while_it_waits_gives_its_place_up() -> None:
+    rate, gone, others = slow(), [("a", f"{n}") for n in range(100)], [("b", f"{n}") for n in range(10)]
+    rate.begin(0.0, TICK, 110)
+    turn(rate, gone, 0.0, figures=False)
+    written: list[Key] = []
+    for tick in range(1, 8):
+        rate.begin(TICK * tick, TICK, 10)
+        written += turn(rate, [each for each in others if each not in written], TICK * tick, figures=False)
+    assert sorted(written) == others
+
+
+def test_ticks_that_follow_each_other_closely_share_one_room() -> None:
+    """After a tick that took long the next one comes early, on the grid."""
+    rate, pools = WriteRate(), [("chat", f"{n}") for n in range(1000)]
+    written = []
+    for now in (0.0, 20.0, 30.0, 45.0):
+        rate.begin(now, TICK, len(pools))
+        written.append(len(turn(rate, pools, now, figures=False)))
+    assert written == [300, 300, 200, 300]
+
+
+def test_a_pool_whose_write_fails_keeps_its_place() -> None:
+    rate, first, others = slow(), ("chat", "first"), [("chat", f"{n}") for n in range(100)]
+    rate.begin(0.0, TICK, 101)
+    assert rate.admits(first, 0.0, figures=False)
+    turn(rate, others, 0.0, figures=False)
+    rate.begin(TICK, TICK, 101)
+    turn(rate, others, TICK, figures=False)
+    assert rate.admits(first, TICK, figures=False)
+
+
+@pytest.mark.parametrize(("pools", "seconds"), [(0, 60.0), (240, 60.0), (241, 600 / 9), (1200, 300.0), (5000, 600.0)])
+def test_the_more_pools_there_are_the_older_figures_may_be(pools: int, seconds: float) -> None:
+    assert figures_after(pools) == pytest.approx(seconds)
