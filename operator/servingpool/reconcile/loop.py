@@ -353,8 +353,8 @@ class Reconciler:
             await self._reporter.announce(due, outcome, state)
         if isinstance(due, PoolPlan) and may_report():
             await self._reporter.recommend(due, state)
-        told = self._judge(state, due, outcome)
-        await self._reporter.tell(due.meta, state, told, due.at, may_report, scaled=outcome.scaled)
+        status = self._judge(state, due, outcome)
+        await self._reporter.tell(due.meta, state, status, due.at, may_report, scaled=outcome.scaled)
         return outcome.scaled
 
     async def _act(self, plan: PoolPlan, state: PoolState) -> ScaleOutcome | None:

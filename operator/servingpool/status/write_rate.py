@@ -61,11 +61,15 @@ class WriteRate:
         """Pools whose turn it is in this tick, and whether for figures alone."""
         self._free = self._free_with_figures = 0
         """Writes of this tick that are left for changes that nobody has waited with."""
+        self._urgent = 0
+        """Writes of this tick that are not of figures alone."""
 
     def begin(self, now: float, interval: float, pools: int) -> None:
         """A tick begins at Unix time `now`, over so many pools. `interval` and `now` are in seconds."""
         seconds = interval if self._begun is None else min(interval, max(0.0, now - self._begun))
-        most, with_figures = int(self._most * seconds), int(self._with_figures * seconds)
+        # Figures take what the conditions and scales of the last tick would leave.
+        most, with_figures = int(self._most * seconds), int(self._with_figures * seconds) - self._urgent
+        self._urgent = 0
         self._begun, self.figures_after = now, figures_after(pools)
         latest = now - ASKS_WITHIN * interval
         self._waiting = {key: one for key, one in self._waiting.items() if one.asked >= latest}
@@ -88,17 +92,19 @@ class WriteRate:
         turn = self._next.pop(pool, None)
         if turn is not None:
             if turn or not figures:
+                self._urgent += not figures
                 return True
             self._free += 1  # it waited with a condition, that is as it was again
         if self._free <= 0 or (figures and self._free_with_figures <= 0):
             return False
-        self.count()
+        self.count(figures=figures)
         return True
 
-    def count(self) -> None:
+    def count(self, *, figures: bool = False) -> None:
         """A write that does not wait."""
         self._free -= 1
         self._free_with_figures -= 1
+        self._urgent += not figures
 
     def done(self, pool: Key) -> None:
         """Nothing of this pool is unwritten. Its turn goes to another's condition, never to figures."""

@@ -14,10 +14,11 @@ from servingpool.adapters.cluster.errors import NotFound
 from servingpool.adapters.cluster.objects import Key
 from servingpool.api.serving_pool import Metadata
 from servingpool.reconcile import loop
+from servingpool.status.write_rate import WriteRate
 
 from ..adapters.cluster.virtual_time import now as virtual_now  # noqa: TID252
 from ..adapters.cluster.virtual_time import run  # noqa: TID252
-from .fake_cluster import FakeCluster
+from .fake_cluster import FakeCluster, stamp
 from .stories import ONE_MINUTE, amid_reading, serving, settled, without_ttft
 
 
@@ -327,3 +328,40 @@ def test_the_status_counts_ready_wanted_and_most_replicas() -> None:
     assert status["fleet"] == f"2/{status['desiredReplicas']}/10"
     assert (status["replicas"], status["readyReplicas"]) == (3, 2)
     assert status["observedGeneration"] == 1
+
+
+def test_a_thousand_new_pools_do_not_delay_the_pool_that_must_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them is told that it has no target; the status of the pool that scales is written in the same tick."""
+    world = settled()
+    monkeypatch.setattr(world.reporter, "rate", WriteRate(most=2.0, with_figures=1.0))
+    one = copy.deepcopy(world.cache.pools["chat", "pool"])
+    for number in range(100):
+        meta = {"name": f"new-{number}", "uid": f"uid-new-{number}"}
+        spec = {**one["spec"], "targets": [{"name": f"none-{number}", "max": 1}]}
+        world.cache.see_pool({"metadata": {**one["metadata"], **meta}, "spec": spec, "status": {}}, gone=False)
+    world.services["vllm"].rate = 30.0
+    told: list[int] = []
+    while len(told) < 8:
+        before = len(world.writes.statuses)
+        world.step()
+        if world.writes.at and world.writes.at[-1] == world.now:
+            assert world.status()["lastScaleTime"] == stamp(world.now), "who scales waits for nobody"
+        told.append(len({pool for pool, _ in world.writes.statuses[before:] if pool[1] != "pool"}))
+    assert world.writes.scales
+    assert max(told) <= 30
+    assert all(world.status(f"new-{number}")["conditions"] for number in range(100))
+    assert told[6:] == [0, 0], "what is told is not told again"
+
+
+def test_a_condition_that_waits_for_its_write_keeps_the_time_of_its_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = settled()
+    monkeypatch.setattr(world.reporter, "rate", WriteRate(most=0.0, with_figures=0.0))
+    world.autoscaler("HorizontalPodAutoscaler")
+    world.step()
+    changed = world.now
+    world.step(minutes=4)
+    assert world.condition("Ready") == ("True", "SucceededGetScale")
+    monkeypatch.setattr(world.reporter, "rate", WriteRate())
+    world.step()
+    [ready] = [one for one in world.status()["conditions"] if one["type"] == "Ready"]
+    assert (ready["status"], ready["lastTransitionTime"]) == ("False", stamp(changed))
