@@ -177,9 +177,9 @@ class _MeteredBudgets(Budgets):
         with self._meter.part("budgets"):
             return super().apply(plans, owned, now)
 
-    def settle(self, now: float) -> None:
+    def settle(self, now: float, owns: Callable[[str], bool]) -> None:
         with self._meter.part("budgets"):
-            super().settle(now)
+            super().settle(now, owns)
 
 
 class _MeteredBudgetReporter(BudgetReporter):
@@ -187,9 +187,9 @@ class _MeteredBudgetReporter(BudgetReporter):
         super().__init__(budgets, world)
         self._meter = meter
 
-    async def report(self, now: float, leading: Callable[[], bool]) -> None:
+    async def report(self, now: float, owns: Callable[[str], bool]) -> None:
         with self._meter.part("budgets"):
-            await super().report(now, leading)
+            await super().report(now, owns)
 
 
 async def measure(options: argparse.Namespace) -> dict[str, object]:

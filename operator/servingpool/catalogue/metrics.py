@@ -661,6 +661,14 @@ class Metric(StrEnum):
         "Pools that this operator watches.",
         "Every replica of the operator has the same number.",
     )
+    OWNED_POOLS = (
+        "servingpool_owned_pools",
+        "gauge",
+        (),
+        "pools",
+        "Pools that this operator writes for.",
+        "All on the leader. With shards the sum over all replicas must be servingpool_pools.",
+    )
     LEFT_OUT_NAMESPACES = (
         "servingpool_left_out_namespaces",
         "gauge",
@@ -682,8 +690,8 @@ class Metric(StrEnum):
         "gauge",
         (),
         "",
-        "1 on the operator that leads, else 0.",
-        "The sum over all replicas must be 1.",
+        "1 on an operator that writes: the leader, or with shards each member. Else 0.",
+        "The sum over all replicas must be 1; with shards it is the number of replicas.",
     )
     PROMETHEUS_QUERIES = (
         "servingpool_prometheus_queries_total",

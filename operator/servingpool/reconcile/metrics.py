@@ -335,6 +335,7 @@ class LoopMetrics:
         self.duration = Histogram(long.value, long.help, registry=registry, buckets=TICK_BUCKETS)
         self.lateness = Histogram(late.value, late.help, registry=registry, buckets=TICK_BUCKETS)
         self.pools = Gauge(Metric.POOLS.value, Metric.POOLS.help, registry=registry)
+        self.owned = Gauge(Metric.OWNED_POOLS.value, Metric.OWNED_POOLS.help, registry=registry)
         self.leading = Gauge(Metric.LEADER.value, Metric.LEADER.help, registry=registry)
         queries, failures = Metric.PROMETHEUS_QUERIES, Metric.POOL_FAILURES
         self.queries = Counter(queries.value, queries.help, registry=registry)

@@ -36,6 +36,7 @@ from servingpool.reconcile.config import Price
 from servingpool.reconcile.keep import PoolState
 from servingpool.reconcile.keep.orders import Ledger
 from servingpool.reconcile.loop import Reconciler, Tick
+from servingpool.reconcile.shards import All, Share
 from servingpool.status import Reporter
 
 from ..decision.world import START, Engine  # noqa: TID252, tests are no package of an installed name
@@ -232,6 +233,7 @@ class FakeCluster:
     ) -> None:
         self.now = START
         self.leading = True
+        self.share: Share = All(lambda: self.leading)
         self.cache = ClusterCache()
         self.writes = Writes()
         self.services: dict[str, Service] = {}
@@ -273,7 +275,7 @@ class FakeCluster:
             backfill,
             self.actor,
             self.reporter,
-            leading=lambda: self.leading,
+            share=self.share,
             interval=TICK,
             prices=self.prices,
             budgets=BudgetReporter(self.budgets, self),
