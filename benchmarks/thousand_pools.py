@@ -71,7 +71,7 @@ class Bench:
             _MeteredBackfill(self._meter, backend),
             _MeteredActor(self._meter, world, cache),
             _MeteredReporter(self._meter, world, cache),
-            leading=lambda: True,
+            share=All(lambda: True),
             interval=INTERVAL,
             budgets=_MeteredBudgetReporter(self._meter, _MeteredBudgets(self._meter, targets, world), world),
         )
@@ -177,7 +177,7 @@ class _MeteredBudgets(Budgets):
         with self._meter.part("budgets"):
             return super().apply(plans, owned, now)
 
-    def settle(self, now: float, owns: Callable[[str], bool]) -> None:
+    def settle(self, now: float, owns: Callable[[str], bool] = lambda _: True) -> None:
         with self._meter.part("budgets"):
             super().settle(now, owns)
 

@@ -581,6 +581,22 @@ class Metric(StrEnum):
         "Most replicas recommended within the scale-down window.",
         "A scale-down stops there.",
     )
+    HEADROOM_REPLICAS = (
+        "servingpool_headroom_replicas",
+        "gauge",
+        POOL,
+        "replicas",
+        "Replicas that may still come before max is reached.",
+        "max_replicas less desired_replicas. A GPUBudget may have fewer GPUs: see headroom_gpus.",
+    )
+    HEADROOM_WORK = (
+        "servingpool_headroom_work_replicas",
+        "gauge",
+        POOL,
+        "replicas kept fully busy",
+        "Work that the ready replicas could take in addition before the SLO breaks.",
+        "(safe_load - load) x ready_replicas. Below 0 the SLO breaks. Absent for several targets.",
+    )
     IDLE_TIME = (
         "servingpool_idle_seconds",
         "gauge",
@@ -628,6 +644,14 @@ class Metric(StrEnum):
         "GPUs",
         "GPUs that a pool's pods hold: requested, loading and draining.",
         "The sum over a budget stays within gpu_budget_gpus. Absent while the GPUs of one pool are unknown.",
+    )
+    HEADROOM_GPUS = (
+        "servingpool_headroom_gpus",
+        "gauge",
+        ("budget", *POOL),
+        "GPUs",
+        "GPUs of the pool's budget that nobody holds.",
+        "All pools of a budget have the same number: take the maximum of a budget, not the sum.",
     )
     BUDGET_DUE = (
         "servingpool_gpu_budget_due_gpus",

@@ -115,8 +115,10 @@ class Membership:
         for key, raw in pools.items():
             rank[key] = (1, 0, str(raw["metadata"].get("creationTimestamp")), "/".join(key))
             own = top(key)
-            for other in (*(one.metadata.name for one in self.candidates(key, raw)), *named(key, raw)):
-                above[top(other)] = own
+            for budget in self.candidates(key, raw):
+                above[top(budget.metadata.name)] = own
+            for target in named(key, raw):
+                above[top(target)] = own
         first: dict[Key | TargetKey | str, Key | TargetKey | str] = {}
         for one, ranked in rank.items():
             group = top(one)

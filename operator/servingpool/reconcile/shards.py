@@ -46,7 +46,7 @@ class Share(Protocol):
 class All:
     """All pools, or none: one operator leads."""
 
-    name = None
+    name: str | None = None
 
     def __init__(self, leading: Callable[[], bool]) -> None:
         self._leading = leading

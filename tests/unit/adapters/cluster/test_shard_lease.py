@@ -156,8 +156,9 @@ class Faults:
     def join(self) -> None:
         rate, lost = self.chance.choice([0.95, 1.0, 1.05]), self.chance.random() * 0.1
         name = f"m{len(self.members)}"
-        ways = {"there": self.delay, "back": self.delay, "lost": lambda: self.chance.random() < lost}
-        self.members.append(Process(self.api, name, rate=rate, **ways))
+        one = Process(self.api, name, rate=rate, there=self.delay, back=self.delay)
+        one.lost = lambda: self.chance.random() < lost
+        self.members.append(one)
         self.members[-1].start()
 
     async def befall(self, one: Process) -> None:
