@@ -35,8 +35,7 @@ from servingpool.gpubudget import BudgetReporter, Budgets
 from servingpool.reconcile.act import Actor
 from servingpool.reconcile.backfill import Backfill
 from servingpool.reconcile.collect import Readings
-from servingpool.reconcile.loop import Reconciler
-from servingpool.reconcile.shards import All
+from servingpool.reconcile.loop import All, Reconciler
 from servingpool.status import Reporter
 
 PACKAGE = Path(servingpool.__file__).parent

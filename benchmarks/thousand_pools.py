@@ -42,7 +42,7 @@ from servingpool.reconcile.act import Actor, ScaleOutcome
 from servingpool.reconcile.backfill import Backfill, PendingPool
 from servingpool.reconcile.collect import Owners, Readings
 from servingpool.reconcile.keep import PoolState
-from servingpool.reconcile.loop import Reconciler, Tick
+from servingpool.reconcile.loop import All, Reconciler, Tick
 from servingpool.reconcile.plan import PoolPlan, ScaleAction
 from servingpool.status import Reporter, build
 

@@ -31,10 +31,10 @@ from servingpool.reconcile.act import Actor
 from servingpool.reconcile.backfill import Backfill
 from servingpool.reconcile.collect import Readings
 from servingpool.reconcile.config import OperatorConfig
-from servingpool.reconcile.loop import Reconciler
+from servingpool.reconcile.loop import All, Reconciler, Share
 from servingpool.reconcile.metrics import LoopMetrics, PoolCollector
 from servingpool.reconcile.operator import Candidate, Heartbeat, Operator, SteadyClock
-from servingpool.reconcile.shards import All, Shards, Share
+from servingpool.reconcile.shards import Shards
 from servingpool.status import Reporter
 
 log = logging.getLogger(__name__)
@@ -194,7 +194,8 @@ def _candidate(cluster: Cluster, config: OperatorConfig) -> tuple[Candidate | No
     identity = f"{host}_{uuid.uuid4().hex[:8]}"
     if config.shards.enabled:
         member = ShardMembership(cluster, namespace, settings.name, identity, clock=time.monotonic)
-        return member, Shards(member, host, time.monotonic)
+        # The chart gives the pod's name; a process outside a cluster has one with its number.
+        return member, Shards(member, os.environ.get("POD_ID", host), time.monotonic)
     if not settings.enabled:
         return None, All(lambda: True)
     election = Election(

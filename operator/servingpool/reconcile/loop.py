@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Container, Coroutine, Itera
 from dataclasses import astuple, dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from servingpool.adapters.cluster.fair_order import in_turns
 from servingpool.adapters.cluster.objects import Key, Raw, TargetKey
@@ -34,7 +34,6 @@ from servingpool.reconcile.config import Price
 from servingpool.reconcile.keep import PoolState, PoolStates, Ready
 from servingpool.reconcile.metrics import NO_POOLS, Snapshot, snapshot
 from servingpool.reconcile.plan import Planned, PoolPlan, Refusal, no_target, owners, plan_pool
-from servingpool.reconcile.shards import Share
 from servingpool.status import Reporter, build
 
 log = logging.getLogger(__name__)
@@ -79,6 +78,56 @@ class Tick:
 
 Due = tuple[PoolState, Planned]
 """A pool's state, with its plan."""
+
+Subject = Key | TargetKey | str
+"""A pool or a pod by namespace and name, a target of pools, or a GPUBudget by name."""
+Groups = Mapping[Subject, str]
+"""What one operator must decide together, by name: pools of one budget, and pools that name one target."""
+
+
+class Share(Protocol):
+    """What this operator writes for. Its answers may change with each `await`."""
+
+    name: str | None
+    """The operator's name in the status of its pools; None where no pool needs to tell."""
+
+    @property
+    def any(self) -> bool:
+        """Whether we may write for anything now."""
+
+    def owns(self, subject: Subject) -> bool:
+        """Whether we may begin a write for it now."""
+
+    def moved(self, subject: Subject) -> bool:
+        """Whether another operator may have written for it, so that what we know of it is out of date."""
+
+    def look(self, groups: Callable[[], Groups]) -> None:
+        """The groups as our caches have them now."""
+
+
+class All:
+    """All pools, or none: one operator leads."""
+
+    name: str | None = None
+
+    def __init__(self, leading: Callable[[], bool]) -> None:
+        self._leading = leading
+
+    @property
+    def any(self) -> bool:
+        """See `Share`, here and below."""
+        return self._leading()
+
+    def owns(self, _: Subject) -> bool:
+        """All alike."""
+        return self._leading()
+
+    def moved(self, _: Subject) -> bool:
+        """Whoever is replaced as leader exits."""
+        return False
+
+    def look(self, _: Callable[[], Groups]) -> None:
+        """Groups do not matter."""
 
 
 class Reconciler:

@@ -1,17 +1,12 @@
-"""Which pools this operator writes for now: all or none where one leads, its share where several write."""
+"""Which pools are an operator's where several write: its share, by the groups that its caches show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from servingpool.adapters.cluster.objects import Key, TargetKey
-
-Subject = Key | TargetKey | str
-"""A pool or a pod by namespace and name, a target of pools, or a GPUBudget by name."""
-Groups = Mapping[Subject, str]
-"""What one operator must decide together, by name: pools of one budget, and pools that name one target."""
+from servingpool.reconcile.loop import Groups, Subject
 
 SETTLES = 15.0
 """Seconds for which a pool must have been in its group before anybody writes for it.
@@ -21,51 +16,6 @@ Watches are late: an operator may not know yet that a pool has left its group, a
 """
 UNKNOWN = ""
 """Group that nobody owns: of what has just been seen, the group of before is unknown."""
-
-
-class Share(Protocol):
-    """What this operator writes for. Its answers may change with each `await`."""
-
-    name: str | None
-    """The operator's name in the status of its pools; None where no pool needs to tell."""
-
-    @property
-    def any(self) -> bool:
-        """Whether we may write for anything now."""
-
-    def owns(self, subject: Subject) -> bool:
-        """Whether we may begin a write for it now."""
-
-    def moved(self, subject: Subject) -> bool:
-        """Whether another operator may have written for it, so that what we know of it is out of date."""
-
-    def look(self, groups: Callable[[], Groups]) -> None:
-        """The groups as our caches have them now."""
-
-
-class All:
-    """All pools, or none: one operator leads."""
-
-    name: str | None = None
-
-    def __init__(self, leading: Callable[[], bool]) -> None:
-        self._leading = leading
-
-    @property
-    def any(self) -> bool:
-        """See `Share`, here and below."""
-        return self._leading()
-
-    def owns(self, _: Subject) -> bool:
-        """All alike."""
-        return self._leading()
-
-    def moved(self, _: Subject) -> bool:
-        """Whoever is replaced as leader exits."""
-        return False
-
-    def look(self, _: Callable[[], Groups]) -> None:
-        """Groups do not matter."""
 
 
 class Member(Protocol):

@@ -35,8 +35,7 @@ from servingpool.reconcile.collect import Readings
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.keep import PoolState
 from servingpool.reconcile.keep.orders import Ledger
-from servingpool.reconcile.loop import Reconciler, Tick
-from servingpool.reconcile.shards import All, Share
+from servingpool.reconcile.loop import All, Reconciler, Share, Tick
 from servingpool.status import Reporter
 
 from ..decision.world import START, Engine  # noqa: TID252, tests are no package of an installed name

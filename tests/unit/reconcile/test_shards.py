@@ -8,7 +8,8 @@ import pytest
 
 from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.gpubudget import Budgets
-from servingpool.reconcile.shards import SETTLES, Groups, Shards, Subject
+from servingpool.reconcile.loop import Groups, Subject
+from servingpool.reconcile.shards import SETTLES, Shards
 
 from ..gpubudget.test_budgets import budget, held  # noqa: TID252, tests are no package of an installed name
 from .fake_cluster import FakeCluster, stamp
