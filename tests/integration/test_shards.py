@@ -146,7 +146,7 @@ def test_each_writes_for_its_own_and_the_other_inherits(
         assert theirs[-1] <= killed + 1.0
         assert ours[0] - killed <= TAKEN_OVER, f"{name} was without an operator for {ours[0] - killed:.0f} s"
     assert all([account for account, _ in found[name]] == [heir] for name in share[heir])
-    assert owned(operators[heir]) == set(POOLS)
+    wait_until(lambda: owned(operators[heir]) == set(POOLS), PATIENCE, "its metrics have all pools")
 
     assert operators[heir].process.stop() == 0
     leases = cluster.plane.client.items(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases")
