@@ -50,7 +50,8 @@ def shared(*groups: str) -> tuple[FakeCluster, Membership]:
 
 def pools_written(world: FakeCluster) -> set[str]:
     statuses = {key[1] for key, _ in world.writes.statuses}
-    return statuses | {key[1] for key, *_ in (*world.writes.scales, *world.writes.events)}
+    events = {key[1] for key, _, _, _ in world.writes.events}
+    return statuses | events | {key[1] for key, _, _ in world.writes.scales}
 
 
 def test_only_our_pools_are_read_and_written() -> None:
