@@ -228,8 +228,9 @@ class ShardView:
         return not any(claim.covers(group) for claim in self._claiming(now))
 
     def state(self, now: float) -> object:
-        """It differs whenever what we may write for may differ."""
-        return self.leads(now), self._views, self._base, self._claiming(now)
+        """It differs whenever what we may write for may differ, and not at each renewal."""
+        claims = {(one.member, one.view) for one in self._claiming(now)}
+        return self.leads(now), self._views, self._base, claims
 
     def gone(self, now: float) -> list[str]:
         """Members whose Leases may be deleted: by the first of all, so that they do not do it at once."""

@@ -62,6 +62,27 @@ def test_a_member_that_comes_takes_its_share_and_no_other_moves() -> None:
     run(story)
 
 
+def test_renewals_are_no_changes_of_the_share() -> None:
+    """At each change a tick runs: with ten members that would be one a second."""
+
+    async def story() -> None:
+        a, b = started(Api(), "a", "b")
+        told: list[float] = []
+        a.membership.changed = lambda: told.append(now())
+        await until_shared(a, b)
+        await asyncio.sleep(5.0)
+        before = len(told)
+        assert 0 < before < 10
+        await asyncio.sleep(100.0)
+        assert len(told) == before
+        b.kill()
+        await until_shared(a)
+        assert a.owned() == set(GROUPS)
+        assert told[-1] == pytest.approx(now(), abs=1.1), "once they are ours, a tick runs"
+
+    run(story)
+
+
 def test_a_member_that_stops_is_not_waited_for() -> None:
     async def story() -> None:
         api = Api()
