@@ -35,7 +35,7 @@ from servingpool.gpubudget import BudgetReporter, Budgets
 from servingpool.reconcile.act import Actor
 from servingpool.reconcile.backfill import Backfill
 from servingpool.reconcile.collect import Readings
-from servingpool.reconcile.loop import Reconciler
+from servingpool.reconcile.loop import All, Reconciler
 from servingpool.status import Reporter
 
 PACKAGE = Path(servingpool.__file__).parent
@@ -120,7 +120,7 @@ class Run:
             Backfill(backends, history=3600.0),
             Actor(cluster, cache, deletion_costs=True),
             Reporter(cluster, cache),
-            leading=lambda: True,
+            share=All(lambda: True),
             interval=INTERVAL,
             budgets=BudgetReporter(Budgets(targets, ClaimTemplates(cluster)), cluster),
         )

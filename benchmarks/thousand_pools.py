@@ -45,7 +45,7 @@ from servingpool.reconcile.act import Actor, ScaleOutcome
 from servingpool.reconcile.backfill import Backfill, PendingPool
 from servingpool.reconcile.collect import Owners, Readings
 from servingpool.reconcile.keep import PoolState
-from servingpool.reconcile.loop import Reconciler, Tick
+from servingpool.reconcile.loop import All, Reconciler, Tick
 from servingpool.reconcile.plan import PoolPlan, ScaleAction
 from servingpool.status import Cause, Reporter, build
 
@@ -75,7 +75,7 @@ class Bench:
             _MeteredBackfill(self._meter, backend),
             _MeteredActor(self._meter, world, cache),
             self._reporter,
-            leading=lambda: True,
+            share=All(lambda: True),
             interval=INTERVAL,
             budgets=_MeteredBudgetReporter(self._meter, _MeteredBudgets(self._meter, targets, world), world),
         )
@@ -184,9 +184,9 @@ class _MeteredBudgets(Budgets):
         with self._meter.part("budgets"):
             return super().apply(plans, owned, now)
 
-    def settle(self, now: float) -> None:
+    def settle(self, now: float, owns: Callable[[str], bool] = lambda _: True) -> None:
         with self._meter.part("budgets"):
-            super().settle(now)
+            super().settle(now, owns)
 
 
 class _MeteredBudgetReporter(BudgetReporter):
@@ -194,9 +194,9 @@ class _MeteredBudgetReporter(BudgetReporter):
         super().__init__(budgets, world)
         self._meter = meter
 
-    async def report(self, now: float, leading: Callable[[], bool]) -> None:
+    async def report(self, now: float, owns: Callable[[str], bool]) -> None:
         with self._meter.part("budgets"):
-            await super().report(now, leading)
+            await super().report(now, owns)
 
 
 async def measure(options: argparse.Namespace) -> dict[str, object]:

@@ -12,7 +12,7 @@ import yaml
 from prometheus_client import CollectorRegistry, start_http_server
 
 from servingpool.adapters.cluster.errors import Forbidden
-from servingpool.reconcile.metrics import PoolCollector
+from servingpool.reconcile.metrics import LoopMetrics, PoolCollector
 from servingpool_lab.binaries import ensure_binaries
 from servingpool_lab.processes import open_local, wait_until
 
@@ -64,6 +64,28 @@ def fired(world: FakeCluster, expected: set[tuple[str, str, str]], render: Rende
             except TimeoutError:
                 assert firing(url).keys() == expected
             return firing(url)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_pools_without_an_operator_alert_where_several_share_them(render: Render, tmp_path: Path) -> None:
+    [rule] = [each for each in render("monitoring", "--set=shards.enabled=true") if each["kind"] == "PrometheusRule"]
+    groups = [group for group in rule["spec"]["groups"] if group["name"] == "servingpool-operator"]
+    for one in (one for group in groups for one in group["rules"]):
+        one["expr"] = one["expr"].replace('namespace="servingpool-system"', 'job="operator"')
+    registry = CollectorRegistry()
+    loop = LoopMetrics(registry)
+    loop.pools.set(3)
+    loop.owned.set(2)
+    loop.leading.set(1)
+    server, thread = start_http_server(0, addr="127.0.0.1", registry=registry)
+    try:
+        with prometheus(tmp_path, server.server_port, groups) as url:
+            wait_until(lambda: {name for name, *_ in firing(url)} == {"ServingPoolSharesWrong"}, 30, "the alert", 0.5)
+            loop.owned.set(3)
+            wait_until(lambda: not firing(url), 30, "no alert", 0.5)
     finally:
         server.shutdown()
         server.server_close()

@@ -178,7 +178,7 @@ def config_of(values: dict[str, Any]) -> dict[str, Any]:
     """The configuration as the chart's template has it of these values over the defaults."""
     defaults = yaml.safe_load((CHART / "values.yaml").read_text())
     config = {name: values.get(name, defaults[name]) for name in ("interval", "history", "backends", "prices")}
-    for name in ("leaderElection", "podDeletionCost"):
+    for name in ("leaderElection", "podDeletionCost", "shards"):
         config[name] = {**defaults[name], **values.get(name, {})}
     config["podDeletionCost"].pop("admissionPolicy")
     config |= {name: values[name] for name in ("engines", "gateways") if name in values}
@@ -265,6 +265,7 @@ def test_two_operators_without_election_are_refused(
     told = template(helm, values, tmp_path)
     assert (told == "") == taken
     assert taken or "replicas: must be 0 or 1 without leaderElection.enabled, got 2: every operator would write" in told
+    assert template(helm, values | {"shards": {"enabled": True}}, tmp_path) == ""
 
 
 @pytest.mark.parametrize("strategy", [{}, None, {"type": "RollingUpdate"}])

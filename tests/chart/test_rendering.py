@@ -159,10 +159,11 @@ def alerts(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def test_the_alerts_are_those_of_the_catalogue(render: Render) -> None:
-    found = alerts(render("monitoring"))
-    assert {name: each["labels"] for name, each in found.items()} == {
+    found, shared = alerts(render("monitoring")), alerts(render("monitoring", "--set=shards.enabled=true"))
+    assert {name: each["labels"] for name, each in (found | shared).items()} == {
         alert.name: {"severity": alert.severity, "team": "inference"} for alert in ALERTS
     }
+    assert found.keys() ^ shared.keys() == {"ServingPoolTwoLeaders", "ServingPoolSharesWrong"}
     assert "$(" not in str(found)
     blind = found["ServingPoolBlind"]
     assert blind["annotations"]["summary"].startswith("Pool {{ $labels.namespace }}/{{ $labels.pool }} has no metrics")

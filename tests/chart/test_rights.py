@@ -60,6 +60,18 @@ def test_rights_in_the_whole_cluster_are_the_written_ones(render: Render) -> Non
     ]
 
 
+def test_operators_that_share_the_pools_may_see_each_other(render: Render) -> None:
+    objects = render("defaults", "--set=shards.enabled=true")
+    assert rights(one(objects, "ClusterRole")) == RULES | CLUSTER_RULES
+    lease = one(objects, "Role", f"{OPERATOR}-lease")
+    assert lease["rules"] == [
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list", "update", "delete"]},
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+    ]
+    config = yaml.safe_load(one(objects, "ConfigMap", OPERATOR)["data"]["config.yaml"])
+    assert config["shards"] == {"enabled": True}
+
+
 def test_rights_in_a_few_namespaces_need_no_cluster_role(render: Render) -> None:
     objects = render("namespaced")
     assert not [each for each in objects if each["kind"].startswith(("Cluster", POD_PATCHES))]

@@ -21,6 +21,7 @@ scenario makes any of them."""
 ELSEWHERE = {
     "ServingPoolNoLeader": "tests/e2e/test_operator_loss.py",
     "ServingPoolTwoLeaders": "tests/e2e/test_operator_loss.py",
+    "ServingPoolSharesWrong": "tests/chart/test_alerts.py",
     "ServingPoolSloBurnsFast": "tests/chart/test_burn_rates.py",
     "ServingPoolSloBurns": "tests/chart/test_burn_rates.py",
     "ServingPoolTargetNotDelivering": "tests/chart/test_alerts.py",

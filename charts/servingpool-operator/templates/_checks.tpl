@@ -91,10 +91,11 @@
 {{- if not (and (lt $retry $deadline) (lt $deadline $duration)) }}
 {{- fail (printf "leaderElection: needs retry < deadline < duration, got %s, %s and %s" (include "servingpool.seconds" .Values.leaderElection.retry) (include "servingpool.seconds" .Values.leaderElection.deadline) (include "servingpool.seconds" .Values.leaderElection.duration)) }}
 {{- end }}
-{{- if and (not .Values.leaderElection.enabled) (gt (int .Values.replicas) 1) }}
+{{- $alone := not (or .Values.leaderElection.enabled .Values.shards.enabled) }}
+{{- if and $alone (gt (int .Values.replicas) 1) }}
 {{- fail (printf "replicas: must be 0 or 1 without leaderElection.enabled, got %d: every operator would write" (int .Values.replicas)) }}
 {{- end }}
-{{- if and (not .Values.leaderElection.enabled) (ne (dig "type" "" (.Values.deploymentStrategy | default dict)) "Recreate") }}
+{{- if and $alone (ne (dig "type" "" (.Values.deploymentStrategy | default dict)) "Recreate") }}
 {{- fail "deploymentStrategy: must be {type: Recreate} without leaderElection.enabled: in a rolling update two operators would write" }}
 {{- end }}
 {{- range $name := list "podMonitor" "serviceMonitor" }}

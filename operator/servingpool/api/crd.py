@@ -124,6 +124,7 @@ def _columns() -> list[dict[str, Any]]:
             "Whether a removed pod finishes its requests, judged by the pod template",
         ),
         ("Reason", "string", ".status.lastDecision.reason", "Reason for the last decision"),
+        ("Operator", "string", ".status.operator", "Pod of the operator that writes, where several share the pools"),
     ]
     columns = [_column(*column) for column in usual]
     columns.append({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"})

@@ -252,6 +252,8 @@ class Status(StoredStatus):
     """Time since which SLOMet tells that no fleet size holds the SLO; absent if some size may."""
     cold_start: Word | None = None
     """Measured start-up time of a replica, such as `1m35s`; of several targets, of a replica of any."""
+    operator: Annotated[str, Field(max_length=253)] | None = None
+    """Name of the operator's pod that writes for this pool; absent unless several share the pools."""
     profile: (
         Annotated[
             dict[str, Any],

@@ -132,6 +132,24 @@ ALERTS = (
         ),
     ),
     Alert(
+        name="ServingPoolSharesWrong",
+        group=OPERATOR,
+        severity=CRITICAL,
+        wait="5m",
+        # In the chart with shards alone, where ServingPoolTwoLeaders is left out.
+        expr=(
+            'sum(servingpool_owned_pools{namespace="$(NAMESPACE)"}) != max(servingpool_pools{namespace="$(NAMESPACE)"})'
+        ),
+        summary="Not every pool has one ServingPool operator.",
+        description="The operators in $(NAMESPACE) write for {{ $value }} pools together, and there are others.",
+        effect="Fewer: the replicas of some pools stay as they are. More: two operators set the replicas of a pool.",
+        action=(
+            "Compare the operators' Leases with their pods: kubectl -n $(NAMESPACE) get leases -l "
+            "servingpool.dev/shards-of=$(RELEASE) and get pods. A pod without a Lease reads in its log why. "
+            "If they agree, restart the pods one by one: each gives its Lease back when it stops."
+        ),
+    ),
+    Alert(
         name="ServingPoolLoopLate",
         group=OPERATOR,
         severity=WARNING,

@@ -581,6 +581,22 @@ class Metric(StrEnum):
         "Most replicas recommended within the scale-down window.",
         "A scale-down stops there.",
     )
+    HEADROOM_REPLICAS = (
+        "servingpool_headroom_replicas",
+        "gauge",
+        POOL,
+        "replicas",
+        "Replicas that may still come before max is reached.",
+        "max_replicas less desired_replicas. A GPUBudget may have fewer GPUs: see headroom_gpus.",
+    )
+    HEADROOM_WORK = (
+        "servingpool_headroom_work_replicas",
+        "gauge",
+        POOL,
+        "replicas kept fully busy",
+        "Work that the ready replicas could take in addition before the SLO breaks.",
+        "(safe_load - load) x ready_replicas. Below 0 the SLO breaks. Absent for several targets.",
+    )
     IDLE_TIME = (
         "servingpool_idle_seconds",
         "gauge",
@@ -629,6 +645,14 @@ class Metric(StrEnum):
         "GPUs that a pool's pods hold: requested, loading and draining.",
         "The sum over a budget stays within gpu_budget_gpus. Absent while the GPUs of one pool are unknown.",
     )
+    HEADROOM_GPUS = (
+        "servingpool_headroom_gpus",
+        "gauge",
+        ("budget", *POOL),
+        "GPUs",
+        "GPUs of the pool's budget that nobody holds.",
+        "All pools of a budget have the same number: take the maximum of a budget, not the sum.",
+    )
     BUDGET_DUE = (
         "servingpool_gpu_budget_due_gpus",
         "gauge",
@@ -661,6 +685,14 @@ class Metric(StrEnum):
         "Pools that this operator watches.",
         "Every replica of the operator has the same number.",
     )
+    OWNED_POOLS = (
+        "servingpool_owned_pools",
+        "gauge",
+        (),
+        "pools",
+        "Pools that this operator writes for.",
+        "All on the leader. With shards the sum over all replicas must be servingpool_pools.",
+    )
     LEFT_OUT_NAMESPACES = (
         "servingpool_left_out_namespaces",
         "gauge",
@@ -682,8 +714,8 @@ class Metric(StrEnum):
         "gauge",
         (),
         "",
-        "1 on the operator that leads, else 0.",
-        "The sum over all replicas must be 1.",
+        "1 on an operator that writes: the leader, or with shards each member. Else 0.",
+        "The sum over all replicas must be 1; with shards it is the number of replicas.",
     )
     PROMETHEUS_QUERIES = (
         "servingpool_prometheus_queries_total",

@@ -21,6 +21,7 @@ from servingpool.adapters.cluster.client import Cluster, credentials
 from servingpool.adapters.cluster.devices import ClaimTemplates
 from servingpool.adapters.cluster.lease import Election, Terms
 from servingpool.adapters.cluster.scale import TargetReader
+from servingpool.adapters.cluster.shard_lease import ShardMembership
 from servingpool.adapters.prometheus import PrometheusBackend
 from servingpool.cli.metrics_server import serve_metrics
 from servingpool.gpubudget import BudgetReporter, Budgets
@@ -29,10 +30,11 @@ from servingpool.handlers.watching import Watches
 from servingpool.reconcile.act import Actor
 from servingpool.reconcile.backfill import Backfill
 from servingpool.reconcile.collect import Readings
-from servingpool.reconcile.config import LeaderElection, OperatorConfig
-from servingpool.reconcile.loop import Reconciler
+from servingpool.reconcile.config import OperatorConfig
+from servingpool.reconcile.loop import All, Reconciler, Share
 from servingpool.reconcile.metrics import LoopMetrics, PoolCollector
-from servingpool.reconcile.operator import Heartbeat, Operator, SteadyClock
+from servingpool.reconcile.operator import Candidate, Heartbeat, Operator, SteadyClock
+from servingpool.reconcile.shards import Shards
 from servingpool.status import Reporter
 
 log = logging.getLogger(__name__)
@@ -72,7 +74,7 @@ class _Assembly:
         profiles = config.known_engines, config.known_gateways
         self._backends = {backend.name: PrometheusBackend(backend, *profiles) for backend in config.backends}
         await self.watches.expect(self._cluster)
-        election = _election(self._cluster, config.leader_election)
+        candidate, share = _candidate(self._cluster, config)
         actor = Actor(self._cluster, self._cache, deletion_costs=config.pod_deletion_cost.enabled)
         reporter = Reporter(self._cluster, self._cache)
         targets = TargetReader(self._cluster, self._cache, time.monotonic)
@@ -82,7 +84,7 @@ class _Assembly:
             Backfill(self._backends, history=config.history),
             actor,
             reporter,
-            leading=lambda: election is None or election.leading,
+            share=share,
             interval=config.interval,
             prices=config.prices,
             budgets=BudgetReporter(Budgets(targets, ClaimTemplates(self._cluster)), self._cluster),
@@ -105,13 +107,15 @@ class _Assembly:
         self._operator = Operator(
             reconciler,
             self.watches,
-            election,
+            candidate,
             LoopMetrics(registry),
             Heartbeat(time.monotonic),
             interval=config.interval,
             now=SteadyClock(time.time, time.monotonic),
             lost=self._leave,
         )
+        if isinstance(candidate, ShardMembership):
+            candidate.changed = self._operator.share_changed
         self._operator.start()
 
     async def stop(self) -> None:
@@ -183,14 +187,22 @@ def operate(config: OperatorConfig, kubeconfig: str | None) -> int:
     return 1 if assembly.lost else 0
 
 
-def _election(cluster: Cluster, settings: LeaderElection) -> Election | None:
-    if not settings.enabled:
-        return None
+def _candidate(cluster: Cluster, config: OperatorConfig) -> tuple[Candidate | None, Share]:
+    """Who says whether we may write, and for what."""
+    settings, host = config.leader_election, socket.gethostname()
     namespace = settings.namespace or os.environ.get("POD_NAMESPACE") or "servingpool-system"
-    return Election(
+    identity = f"{host}_{uuid.uuid4().hex[:8]}"
+    if config.shards.enabled:
+        member = ShardMembership(cluster, namespace, settings.name, identity, clock=time.monotonic)
+        # The chart gives the pod's name; a process outside a cluster has one with its number.
+        return member, Shards(member, os.environ.get("POD_ID", host), time.monotonic)
+    if not settings.enabled:
+        return None, All(lambda: True)
+    election = Election(
         cluster,
         (namespace, settings.name),
-        f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}",
+        identity,
         terms=Terms(settings.duration, settings.deadline, settings.retry),
         clock=time.monotonic,
     )
+    return election, All(lambda: election.leading)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
@@ -166,9 +166,21 @@ class Budgets:
         }
         return {name: most for name, most in limits.items() if grows - {name}}
 
-    def settle(self, now: float) -> None:
-        """Share the budgets of which no pool was decided, and forget deleted objects: a tick ends."""
-        budgets = {one.metadata.name for one in self._membership.read()}
+    def groups(self) -> dict[Key | TargetKey | str, str]:
+        """What one operator must decide together, by the name of its group: pools, their targets, and budgets."""
+        return self._membership.groups()
+
+    def forget(self, moved: Callable[[Key | TargetKey | str], bool]) -> None:
+        """Forget what others may have changed: it is read from the cluster again, as after a change of the leader."""
+        self._wanted = {key: each for key, each in self._wanted.items() if not moved(key)}
+        self.latest = {name: each for name, each in self.latest.items() if not moved(name)}
+        self._holdings.keep({one.metadata.name for one in self._membership.read() if not moved(one.metadata.name)})
+        for target in [target for target in self.orders if moved(target)]:
+            del self.orders[target]
+
+    def settle(self, now: float, owns: Callable[[str], bool] = lambda _: True) -> None:
+        """Share our budgets of which no pool was decided, and forget deleted objects: a tick ends."""
+        budgets = {name for one in self._membership.read() if owns(name := one.metadata.name)}
         self._wanted = {key: each for key, each in self._wanted.items() if key in self._cache.pools}
         self.latest = {name: each for name, each in self.latest.items() if name in budgets}
         self._holdings.keep(budgets)

@@ -95,6 +95,38 @@ class Membership:
             )
         return self._selected[at]
 
+    def groups(self) -> dict[Key | TargetKey | str, str]:
+        """What one operator must decide together, by the name of its group: pools, their targets, and budgets.
+
+        Pools of one budget share its GPUs, and of pools that name one target the oldest owns it. A group has the name
+        of its oldest budget, else of its oldest pool, so that it keeps its name when a pool or a budget joins it.
+        """
+        above: dict[Key | TargetKey | str, Key | TargetKey | str] = {}
+
+        def top(one: Key | TargetKey | str) -> Key | TargetKey | str:
+            while above.setdefault(one, one) != one:
+                above[one] = one = above[above[one]]
+            return one
+
+        pools = self._cache.pools
+        rank: dict[Key | TargetKey | str, tuple[int, int, str, str]] = {}
+        for at, budget in enumerate(self.read()):
+            rank[top(budget.metadata.name)] = (0, at, "", "")
+        for key, raw in pools.items():
+            rank[key] = (1, 0, str(raw["metadata"].get("creationTimestamp")), "/".join(key))
+            own = top(key)
+            for budget in self.candidates(key, raw):
+                above[top(budget.metadata.name)] = own
+            for target in named(key, raw):
+                above[top(target)] = own
+        first: dict[Key | TargetKey | str, Key | TargetKey | str] = {}
+        for one, ranked in rank.items():
+            group = top(one)
+            if group not in first or ranked < rank[first[group]]:
+                first[group] = one
+        names = {group: one if isinstance(one, str) else "/".join(one) for group, one in first.items()}
+        return {one: names[top(one)] for one in tuple(above)}
+
     def members(
         self, names: AbstractSet[str], owned: Owners, now: float
     ) -> tuple[dict[str, list[Member]], dict[str, dict[str, list[str]]]]:

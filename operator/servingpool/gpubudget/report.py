@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from servingpool.adapters.cluster.errors import ClusterError
-from servingpool.adapters.cluster.objects import Key
+from servingpool.adapters.cluster.objects import Key, TargetKey
 from servingpool.api.conditions import Condition, Reason, condition_of, updated
 from servingpool.api.gpu_budget import BudgetedPool, BudgetStatus, GPUBudget
 from servingpool.catalogue.notes import Note
@@ -44,8 +44,13 @@ class BudgetReporter:
         self._written: dict[str, float] = {}
         """Unix time in seconds of the last write, by budget."""
 
-    async def report(self, now: float, leading: Callable[[], bool]) -> None:
-        """Write each status that has changed. `now` is Unix time in seconds."""
+    def forget(self, moved: Callable[[Key | TargetKey | str], bool]) -> None:
+        """Forget what others may have written."""
+        self.budgets.forget(moved)
+        self._held = {name: each for name, each in self._held.items() if not moved(name)}
+
+    async def report(self, now: float, owns: Callable[[str], bool]) -> None:
+        """Write each of our budgets' status that has changed. `now` is Unix time in seconds."""
         await self.budgets.templates.read(now)
         for name, shared in tuple(self.budgets.reported().items()):
             uid, before = self._held.get(name, ("", shared.budget.status))
@@ -53,7 +58,7 @@ class BudgetReporter:
                 before = shared.budget.status
             status = build(shared, self.budgets.invalid.get(name), before, now)
             soon = 0.0 <= now - self._written.get(name, -FIGURES_AFTER) < FIGURES_AFTER
-            if status == before or (soon and _headline(status) == _headline(before)) or not leading():
+            if status == before or (soon and _headline(status) == _headline(before)) or not owns(name):
                 continue
             try:
                 await self._writer.write_budget_status(name, {**NO_FIELD, **status.to_dict()})

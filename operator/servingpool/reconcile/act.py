@@ -11,12 +11,13 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotFound, Unanswered
 from servingpool.adapters.cluster.kinds import DEPLOYMENT
-from servingpool.adapters.cluster.objects import LOWEST_COST, Key, Pod, Workload
+from servingpool.adapters.cluster.objects import LOWEST_COST, Key, Pod, TargetKey, Workload
 from servingpool.api.conditions import Reason
 from servingpool.catalogue.events import EventReason
 from servingpool.decision.observation import Observation, Unknown
@@ -129,7 +130,7 @@ class Marker:
             self._failed()
             log.warning("The API server is slow; not all pods to remove in namespace %s are marked.", namespace)
 
-    async def sweep(self, leading: Callable[[], bool]) -> None:
+    async def sweep(self, owns: Callable[[Key | TargetKey], bool]) -> None:
         """Take our deletion cost back from every pod that has survived, even of a deleted or unreadable pool.
 
         A mark that stays would decide the next scale-down, days later. This tick's victims keep theirs: the watch may
@@ -139,7 +140,7 @@ class Marker:
         chosen, self._chosen = self._chosen, set()
         found: defaultdict[tuple[str, Workload | None], list[Pod]] = defaultdict(list)
         for namespace, pod, workload in self._cache.costly():
-            if pod.uid not in chosen:
+            if pod.uid not in chosen and owns(_swept_as(namespace, pod, workload)):
                 found[namespace, workload].append(pod)
         gate = asyncio.Semaphore(CLEARED_AT_ONCE)
         try:
@@ -147,9 +148,10 @@ class Marker:
                 # In parallel: a namespace whose pods cannot be patched must not delay the others.
                 await asyncio.gather(
                     *(
-                        self._write_one((namespace, pod.name), pod.uid, None, gate, leading)
+                        self._write_one((namespace, pod.name), pod.uid, None, gate, partial(owns, whose))
                         for (namespace, workload), pods in found.items()
                         for pod in self._left_over(pods, workload)
+                        for whose in [_swept_as(namespace, pod, workload)]
                     )
                 )
         except TimeoutError:
@@ -167,10 +169,10 @@ class Marker:
         await asyncio.gather(*(self._write_one((namespace, pod.name), pod.uid, cost, gate) for pod in pods))
 
     async def _write_one(
-        self, pod: Key, uid: str, cost: int | None, gate: asyncio.Semaphore, leading: Callable[[], bool] = lambda: True
+        self, pod: Key, uid: str, cost: int | None, gate: asyncio.Semaphore, may: Callable[[], bool] = lambda: True
     ) -> None:
         async with gate:
-            if not leading():
+            if not may():
                 return
             try:
                 await self._writer.set_deletion_cost(pod, uid, cost)
@@ -187,6 +189,11 @@ class Marker:
                 log.warning("%s", error)
                 return
             self.forbidden.discard(pod[0])
+
+
+def _swept_as(namespace: str, pod: Pod, workload: Workload | None) -> Key | TargetKey:
+    """What tells who clears a pod's cost: its Deployment, or the pod itself where that is gone."""
+    return (namespace, pod.name) if workload is None else workload.key
 
 
 def _order(pod: Pod, busy: Mapping[str, float]) -> tuple[bool, bool, int, bool, float, float, float, str]:
@@ -274,7 +281,8 @@ class Actor:
         for action in plan.actions:
             if not action.grows and not complete:
                 break
-            await self._mark(plan, action)
+            if unchanged():
+                await self._mark(plan, action)
             if not unchanged():
                 return outcome if begun else None
             if not admitted(action):
@@ -286,10 +294,10 @@ class Actor:
             outcome = outcome.then(one)
         return replace(outcome, complete=complete) if begun else None
 
-    async def sweep(self, leading: Callable[[], bool]) -> None:
-        """Clear our deletion costs from pods that have survived."""
+    async def sweep(self, owns: Callable[[Key | TargetKey], bool]) -> None:
+        """Clear our deletion costs from pods that have survived, of targets that we own."""
         if self._marker is not None:
-            await self._marker.sweep(leading)
+            await self._marker.sweep(owns)
 
     async def _mark(self, plan: PoolPlan, action: ScaleAction) -> None:
         """Ahead of a scale-down, tell Kubernetes which pods to take: where a ReplicaSet takes them, no other asks."""

@@ -55,6 +55,13 @@ class LeaderElection(_Section):
         return self
 
 
+class ShardsConfig(_Section):
+    """Several operators write, each for its share of the pools. It replaces leader election."""
+
+    enabled: bool = False
+    """If true, every operator that runs writes for its share, and `leaderElection` names the Leases alone."""
+
+
 class PodDeletionCost(_Section):
     """Scale-down removes the pods with the fewest requests in flight, marked by annotation."""
 
@@ -111,6 +118,7 @@ class OperatorConfig(_Section):
     namespaces: tuple[str, ...] = ()
     """Namespaces to watch. Default: all."""
     leader_election: LeaderElection = LeaderElection()
+    shards: ShardsConfig = ShardsConfig()
     pod_deletion_cost: PodDeletionCost = PodDeletionCost()
     health_port: Annotated[int, Field(ge=0, le=65535)] = 8080
     """Port of /healthz; 0 for none."""

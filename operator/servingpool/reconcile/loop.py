@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Container, Coroutine, Itera
 from dataclasses import astuple, dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from servingpool.adapters.cluster.fair_order import in_turns
 from servingpool.adapters.cluster.objects import Key, Raw, TargetKey
@@ -61,6 +61,8 @@ class Tick:
     """Counts of one tick."""
 
     pools: int = 0
+    owned: int = 0
+    """Pools that this operator writes for."""
     decided: int = 0
     scaled: int = 0
     failed: int = 0
@@ -77,6 +79,56 @@ class Tick:
 Due = tuple[PoolState, Planned]
 """A pool's state, with its plan."""
 
+Subject = Key | TargetKey | str
+"""A pool or a pod by namespace and name, a target of pools, or a GPUBudget by name."""
+Groups = Mapping[Subject, str]
+"""What one operator must decide together, by name: pools of one budget, and pools that name one target."""
+
+
+class Share(Protocol):
+    """What this operator writes for. Its answers may change with each `await`."""
+
+    name: str | None
+    """The operator's name in the status of its pools; None where no pool needs to tell."""
+
+    @property
+    def any(self) -> bool:
+        """Whether we may write for anything now."""
+
+    def owns(self, subject: Subject) -> bool:
+        """Whether we may begin a write for it now."""
+
+    def moved(self, subject: Subject) -> bool:
+        """Whether another operator may have written for it, so that what we know of it is out of date."""
+
+    def look(self, groups: Callable[[], Groups]) -> None:
+        """The groups as our caches have them now."""
+
+
+class All:
+    """All pools, or none: one operator leads."""
+
+    name: str | None = None
+
+    def __init__(self, leading: Callable[[], bool]) -> None:
+        self._leading = leading
+
+    @property
+    def any(self) -> bool:
+        """See `Share`, here and below."""
+        return self._leading()
+
+    def owns(self, _: Subject) -> bool:
+        """All alike."""
+        return self._leading()
+
+    def moved(self, _: Subject) -> bool:
+        """Whoever is replaced as leader exits."""
+        return False
+
+    def look(self, _: Callable[[], Groups]) -> None:
+        """Groups do not matter."""
+
 
 class Reconciler:
     """Collects, decides and acts for all pools. It knows no vendor and reads no clock."""
@@ -89,14 +141,14 @@ class Reconciler:
         actor: Actor,
         reporter: Reporter,
         *,
-        leading: Callable[[], bool],
+        share: Share,
         interval: float,
         prices: Mapping[str, Price] = NO_PRICES,
         budgets: BudgetReporter,
     ) -> None:
         """`prices`: hosted prices by the name for `spec.compareTo`."""
         self._targets, self._cache = targets, targets.cache
-        self._readings, self._backfill, self._leading = readings, backfill, leading
+        self._readings, self._backfill, self._share = readings, backfill, share
         self._actor, self._reporter, self._interval, self._prices = actor, reporter, interval, prices
         self._budgets, self._orders = budgets, budgets.budgets.orders
         self._rounds: Rounds[Tick] = Rounds()
@@ -116,14 +168,18 @@ class Reconciler:
 
     async def tick(self, now: float) -> Tick:
         """Run a tick over all pools. `now` is Unix time in seconds."""
-        if not self._leading():
+        self._share.look(self._budgets.budgets.groups)
+        if not self._share.any:
             # A follower only watches: reading and deciding on every operator would double the queries.
             self.snapshot, self.shared = NO_POOLS, NO_BUDGETS  # the old ones date from when this operator led
             return Tick(pools=len(self._cache.pools))
-        self._reporter.rate.begin(now, self._interval, len(self._cache.pools))
+        self.forget_moved()
+        ours = [(key, raw) for key, raw in self._cache.pools.items() if self._share.owns(key)]
+        pools = len(self._cache.pools)
+        self._reporter.rate.begin(now, self._interval, pools, share=len(ours) / max(1, pools))
         readable: list[ServingPool] = []
         unreadable: list[tuple[Raw, tuple[Reason, str]]] = []
-        async for key, raw in _giving_way(tuple(self._cache.pools.items())):
+        async for key, raw in _giving_way(ours):
             pool = self.states.parse(key, raw)
             overlong = self._cache.left_out.why(KIND, key)
             pool = pool if overlong is None else overlong
@@ -149,23 +205,29 @@ class Reconciler:
             self._rounds.begin(backend, partial(self._round, backend, own, wanted, now))
         await self._rounds.wait(self._interval)
         if not self._acting:  # else marks would be removed before their scale-down
-            await self._actor.sweep(self._leading)
-        self.states.forget()
+            await self._actor.sweep(self._share.owns)
+        self.states.forget(self._share.moved)
         self._orders.forget(partial(named_versions, self._cache.pools.values()))
         self._postponed &= self._cache.pools.keys()
         self._judge_rest(tuple(self._under_way))
-        self._budgets.budgets.settle(now)
+        self._budgets.budgets.settle(now, self._share.owns)
         self.snapshot, self.shared = snapshot(self.states), MappingProxyType(dict(self._budgets.budgets.latest))
-        return Tick(pools=len(self._cache.pools)) + done + self._done()
+        owned = len(readable) + len(unreadable)
+        return Tick(pools=len(self._cache.pools), owned=owned) + done + self._done()
 
     async def stop(self) -> None:
         """Cancel rounds under way, and write what was learned since the last write, for the next leader."""
         await self._rounds.cancel()
-        if self._leading():
+        if self._share.any:
             self._gate = asyncio.Semaphore(WRITES_AT_ONCE)
             # The oldest first, for the process may be ended before all are written.
             oldest = sorted(self.states.values(), key=lambda state: state.kept.written_at)
             await asyncio.gather(*map(self._save, oldest), return_exceptions=True)
+
+    def forget_moved(self) -> None:
+        """Forget the pools and budgets that others may write for: if they come back, it is as after a restart."""
+        self.states.forget(self._share.moved)
+        self._budgets.forget(self._share.moved)
 
     def _done(self) -> Tick:
         """Results of the rounds that have ended. A defect in one round does not affect the others."""
@@ -189,7 +251,7 @@ class Reconciler:
 
     async def _budget_round(self, now: float) -> Tick:
         """Read what claims ask for, and say what the last tick made of the budgets."""
-        await self._budgets.report(now, self._leading)
+        await self._budgets.report(now, self._share.owns)
         return Tick()
 
     def _wanted(self, pools: Sequence[ServingPool]) -> Mapping[TargetKey, str]:
@@ -213,7 +275,7 @@ class Reconciler:
         (queries, unreadable), _ = await asyncio.gather(
             self._readings.read(backend, there, now), self._targets.read(targets)
         )
-        if not self._leading():
+        if not self._share.any:
             return Tick(queries=queries, unreadable=unreadable)
         # At the start no pool waits for a decision meanwhile; later, pools with history go first.
         starting = not any(self._begun(pool) for pool in own if self.states.unchanged(pool.metadata))
@@ -222,7 +284,10 @@ class Reconciler:
         due, failed = await self._decide(own, now)
         done = await self._carry_out(due, begin_by)
         if not starting:
-            await self._teach(backend, own, now)
+            # At once: a pool that has moved here was without a decision for half a minute already.
+            taught, failures = await self._decide(await self._teach(backend, own, now), now)
+            due, failed = due + taught, failed + failures
+            done += await self._carry_out(taught, begin_by)
         return Tick(
             decided=sum(isinstance(each, PoolPlan) for _, each in due),
             scaled=sum(outcome is True for outcome in done),
@@ -328,7 +393,7 @@ class Reconciler:
                 return False
             self._postponed.discard(due.meta.key)
             # Reading, and the writes before this one, take seconds: the pool may have changed.
-            if not self._may_act(due.meta):
+            if not self._may_act(state, due.meta):
                 return False
             # If begun after the deadline, its first request would be sent before it is cancelled.
             if asyncio.get_running_loop().time() < until:
@@ -341,7 +406,7 @@ class Reconciler:
     async def _act_and_report(self, state: PoolState, due: Planned) -> bool:
         """Write for one pool of a tick. Returns whether replicas were changed."""
         # Each write may take seconds: another may lead by now, the pool be gone or made anew.
-        may_report = partial(self._may_report, due.meta)
+        may_report = partial(self._may_report, state, due.meta)
         if isinstance(due, PoolPlan) and due.switches_off:
             told = state.history.order_zero(due.decision.reason, due.at)
             if not may_report() or not await self._reporter.foretell(due.meta, state, told, due.at):
@@ -358,7 +423,7 @@ class Reconciler:
         return outcome.scaled
 
     async def _act(self, plan: PoolPlan, state: PoolState) -> ScaleOutcome | None:
-        budgets, unchanged = self._budgets.budgets, partial(self._may_act, plan.meta)
+        budgets, unchanged = self._budgets.budgets, partial(self._may_act, state, plan.meta)
         try:
             return await self._actor.act(plan, state, unchanged, partial(budgets.admits, plan))
         finally:
@@ -372,6 +437,7 @@ class Reconciler:
         # A condition that changed and is not written yet keeps the time of its change.
         held = state.status.model_copy(update={"conditions": state.conditions})
         told = build(due, outcome, held, state.scaled_at, history)
+        told = told.model_copy(update={"operator": self._share.name})
         state.judged(told.conditions)
         return told
 
@@ -382,14 +448,18 @@ class Reconciler:
 
     async def _save(self, state: PoolState) -> None:
         async with self._gate:
-            if state.pool is not None and self.states.exists(state.pool.metadata):
+            if state.pool is not None and self._may_report(state, state.pool.metadata):
                 await self._reporter.save(state.pool.metadata, state)
 
-    def _may_act(self, meta: Metadata) -> bool:
-        return self._leading() and self.states.unchanged(meta)
+    def _may_act(self, state: PoolState, meta: Metadata) -> bool:
+        return self._is_ours(state, meta) and self.states.unchanged(meta)
 
-    def _may_report(self, meta: Metadata) -> bool:
-        return self._leading() and self.states.exists(meta)
+    def _may_report(self, state: PoolState, meta: Metadata) -> bool:
+        return self._is_ours(state, meta) and self.states.exists(meta)
+
+    def _is_ours(self, state: PoolState, meta: Metadata) -> bool:
+        # A pool that has moved away and back has another state.
+        return self._share.owns(meta.key) and self.states.get(meta.key) is state
 
     def _waits(self, pool: ServingPool) -> bool:
         """Whether a pool needs its history before anything is decided for it."""
@@ -400,7 +470,8 @@ class Reconciler:
         state = self.states[pool.key]
         return state.backfilled and not (pool.spec.several and state.decision is None)
 
-    async def _teach(self, backend: str, pools: list[ServingPool], now: float) -> None:
+    async def _teach(self, backend: str, pools: list[ServingPool], now: float) -> list[ServingPool]:
+        """Learn the history of the pools that need it. Those that can be decided on now."""
         waiting = [pool for pool in pools if self.states.unchanged(pool.metadata) and self._waits(pool)]
         if waiting:
             fresh = []
@@ -411,6 +482,7 @@ class Reconciler:
                 else:
                     state.backfill_ended()
             await self._backfill.run(backend, fresh, now)
+        return [pool for pool in waiting if self.states.unchanged(pool.metadata) and not self._waits(pool)]
 
 
 def write_order(due: Iterable[Due], postponed: Container[Key]) -> list[Due]:

@@ -92,6 +92,16 @@ def _or_unknown(setting: float | None) -> Reading:
     return NOT_SET if setting is None else setting
 
 
+def _headroom(decided: Decided) -> Reading:
+    """Work that the ready replicas could take in addition before the SLO breaks, in replicas kept fully busy."""
+    if len(decided.decision.parts) > 1:
+        return Unknown("replicas of several targets are not alike")
+    load, safe = decided.decision.figures.load, decided.decision.figures.safe_load
+    if isinstance(load, Unknown) or isinstance(safe, Unknown):
+        return Unknown("the load or the safe load is unknown")
+    return (safe - load) * decided.ready
+
+
 def _expected_misses(decision: Decision) -> Reading:
     """Share of requests expected to miss with the desired replicas."""
     figures = decision.figures
@@ -152,6 +162,8 @@ FIGURES: Mapping[Metric, Callable[[Decided], Reading]] = {
     Metric.EXPECTED_MISSES: lambda d: _expected_misses(d.decision),
     Metric.MIN_REPLICAS: lambda d: d.decision.bounds.least.replicas,
     Metric.MAX_REPLICAS: lambda d: d.decision.bounds.most.replicas,
+    Metric.HEADROOM_REPLICAS: lambda d: max(0, d.decision.bounds.most.replicas - d.decision.replicas),
+    Metric.HEADROOM_WORK: _headroom,
     Metric.REPLICA_COST: lambda d: _or_unknown(d.replica_cost),
     Metric.TTFT_BOUND: lambda d: _or_unknown(d.slo.time_to_first_token),
     Metric.TPOT_BOUND: lambda d: _or_unknown(d.slo.time_per_output_token),
@@ -307,13 +319,16 @@ def _of_budgets(budgets: Mapping[str, Shared]) -> Iterator[Family]:
     """GPUs of each budget, and the GPUs that its pools hold, get and want."""
     gpus, held = _gauge(Metric.BUDGET_GPUS), _gauge(Metric.BUDGET_HELD)
     due, wanted = _gauge(Metric.BUDGET_DUE), _gauge(Metric.BUDGET_WANTED)
+    room = _gauge(Metric.HEADROOM_GPUS)
     for name, shared in budgets.items():
         gpus.add_metric((name,), shared.budget.spec.gpus)
+        free = max(0, shared.budget.spec.gpus - (shared.held or 0))
         for key, mine in shared.by_pool().items():
             held.add_metric((name, *key), mine.held)
             due.add_metric((name, *key), mine.due)
             wanted.add_metric((name, *key), mine.wanted)
-    yield from (gpus, held, due, wanted)
+            room.add_metric((name, *key), free)
+    yield from (gpus, held, due, wanted, room)
 
 
 def _gauge(metric: Metric) -> GaugeMetricFamily:
@@ -335,6 +350,7 @@ class LoopMetrics:
         self.duration = Histogram(long.value, long.help, registry=registry, buckets=TICK_BUCKETS)
         self.lateness = Histogram(late.value, late.help, registry=registry, buckets=TICK_BUCKETS)
         self.pools = Gauge(Metric.POOLS.value, Metric.POOLS.help, registry=registry)
+        self.owned = Gauge(Metric.OWNED_POOLS.value, Metric.OWNED_POOLS.help, registry=registry)
         self.leading = Gauge(Metric.LEADER.value, Metric.LEADER.help, registry=registry)
         queries, failures = Metric.PROMETHEUS_QUERIES, Metric.POOL_FAILURES
         self.queries = Counter(queries.value, queries.help, registry=registry)

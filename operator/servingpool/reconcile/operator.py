@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from servingpool.adapters.cluster.lease import Election
 from servingpool.reconcile.loop import Reconciler
 from servingpool.reconcile.metrics import LoopMetrics
 
@@ -47,6 +46,24 @@ class Watched(Protocol):
         """Remove objects from the cache that no longer exist, though no watch reported it."""
 
 
+class Candidate(Protocol):
+    """Part of the election, or of the membership in shards, that the operator needs."""
+
+    @property
+    def leading(self) -> bool:
+        """Whether it may write now."""
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the API server last answered about the Lease."""
+
+    async def run(self) -> None:
+        """Hold the Lease; return when another leads after us."""
+
+    async def release(self) -> None:
+        """Give the Lease back."""
+
+
 @dataclass(slots=True)
 class Heartbeat:
     """Times of the last events, by a monotonic clock in seconds."""
@@ -79,7 +96,7 @@ class Operator:
         self,
         reconciler: Reconciler,
         watched: Watched,
-        election: Election | None,
+        election: Candidate | None,
         metrics: LoopMetrics,
         heartbeat: Heartbeat,
         *,
@@ -89,7 +106,7 @@ class Operator:
     ) -> None:
         self._reconciler, self._watched, self._election, self._metrics = reconciler, watched, election, metrics
         self._heartbeat, self._interval, self._now, self._lost = heartbeat, interval, now, lost
-        self._stopping = asyncio.Event()
+        self._stopping, self._woken = asyncio.Event(), asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -104,6 +121,7 @@ class Operator:
     async def stop(self) -> None:
         """Finish the tick, write what was learned, give the Lease back."""
         self._stopping.set()
+        self._woken.set()
         loop, *others = self._tasks
         await asyncio.wait({loop}, timeout=LAST_TICK)
         loop.cancel()
@@ -125,7 +143,12 @@ class Operator:
     def _leading(self) -> bool:
         return self._election is None or self._election.leading
 
-    async def _elect(self, election: Election) -> None:
+    def share_changed(self) -> None:
+        """Other pools are ours now: those that have moved away are forgotten at once, and a tick runs for the rest."""
+        self._reconciler.forget_moved()
+        self._woken.set()
+
+    async def _elect(self, election: Candidate) -> None:
         try:
             await election.run()
         except Exception:
@@ -137,7 +160,7 @@ class Operator:
 
     async def _loop(self) -> None:
         await self._first_lists()
-        due = self._heartbeat.clock()
+        due, early = self._heartbeat.clock(), False
         while not self._stopping.is_set():
             began, leading = self._heartbeat.clock(), self._leading
             try:
@@ -152,14 +175,18 @@ class Operator:
                 self._metrics.lateness.observe(max(0.0, began - due))
                 self._metrics.duration.observe(self._heartbeat.clock() - began)
             pause = self._interval if self._leading else min(self._interval, FOLLOWER_LOOKS)
-            # On the grid, and never a burst of ticks to make up for those that a slow one has missed.
-            due = pause + (due if began - due < pause else began)
+            if not early:  # else the tick that is due comes as well
+                # On the grid, and never a burst of ticks to make up for those that a slow one has missed.
+                due = pause + (due if began - due < pause else began)
+            early = False
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), max(0.0, due - self._heartbeat.clock()))
+                early = await asyncio.wait_for(self._woken.wait(), max(0.0, due - self._heartbeat.clock()))
+            self._woken.clear()
 
     async def _tick(self) -> None:
         done = await self._reconciler.tick(self._now())
         self._metrics.pools.set(done.pools)
+        self._metrics.owned.set(done.owned)
         self._metrics.leading.set(self._leading)
         self._metrics.queries.inc(done.queries)
         self._metrics.unreadable.inc(done.unreadable)

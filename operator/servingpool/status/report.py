@@ -278,7 +278,7 @@ def _orders(status: Status) -> list[tuple[str, int, int, int, bool]]:
 
 
 def _reasons(status: Status) -> tuple[str | None, ...]:
-    return (status.why, *(one.reason for one in status.conditions))
+    return (status.why, status.operator, *(one.reason for one in status.conditions))
 
 
 def _other_complaints(before: Status, after: Status) -> bool:

@@ -7,6 +7,7 @@ server for everybody else in the cluster, and the scale-ups that are sent to it.
 from __future__ import annotations
 
 import logging
+import math
 from typing import NamedTuple
 
 from servingpool.adapters.cluster.objects import Key
@@ -64,11 +65,14 @@ class WriteRate:
         self._urgent = 0
         """Writes of this tick that are not of figures alone."""
 
-    def begin(self, now: float, interval: float, pools: int) -> None:
-        """A tick begins at Unix time `now`, over so many pools. `interval` and `now` are in seconds."""
+    def begin(self, now: float, interval: float, pools: int, share: float = 1.0) -> None:
+        """A tick begins at Unix time `now`, in a cluster of so many pools, of which our `share` is written here.
+
+        `interval` and `now` are in seconds.
+        """
         seconds = interval if self._begun is None else min(interval, max(0.0, now - self._begun))
-        # Figures take what the conditions and scales of the last tick would leave.
-        most, with_figures = int(self._most * seconds), int(self._with_figures * seconds) - self._urgent
+        most, with_figures = (math.ceil(each * seconds * share) for each in (self._most, self._with_figures))
+        with_figures -= self._urgent  # figures take what the conditions and scales of the last tick would leave
         self._urgent = 0
         self._begun, self.figures_after = now, figures_after(pools)
         latest = now - ASKS_WITHIN * interval

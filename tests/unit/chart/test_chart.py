@@ -14,7 +14,7 @@ from chart import alerts, crd, readme
 from chart.schema import schema
 from chart.values import Value, read
 from servingpool.adapters.prometheus import BackendConfig, GatewayChoice, SeriesLabels
-from servingpool.reconcile.config import LeaderElection, OperatorConfig, PodDeletionCost
+from servingpool.reconcile.config import LeaderElection, OperatorConfig, PodDeletionCost, ShardsConfig
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "servingpool-operator"
@@ -80,10 +80,11 @@ def test_a_backend_can_be_given_all_that_the_operator_knows(definitions: dict[st
 def test_the_operators_settings_are_values(values: list[Value]) -> None:
     names = {value.name for value in values}
     # Ports are the pod's own affair, and the Lease lies beside the operator under the release's name.
-    settled = {"namespaces", "leaderElection", "podDeletionCost", "healthPort", "metricsPort"}
+    settled = {"namespaces", "leaderElection", "shards", "podDeletionCost", "healthPort", "metricsPort"}
     assert {field.alias for field in OperatorConfig.model_fields.values()} - settled <= names
     election = {f"leaderElection.{field.alias}" for field in LeaderElection.model_fields.values()}
     assert election - {"leaderElection.namespace", "leaderElection.name"} <= names
+    assert {f"shards.{field.alias}" for field in ShardsConfig.model_fields.values()} <= names
     assert {f"podDeletionCost.{field.alias}" for field in PodDeletionCost.model_fields.values()} <= names
 
 

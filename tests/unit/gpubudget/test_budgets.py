@@ -299,6 +299,8 @@ def test_metrics_tell_what_each_pool_of_a_budget_holds_gets_and_wants() -> None:
     assert found.pop((Metric.BUDGET_GPUS, "h100")) == 16
     kinds = (Metric.BUDGET_HELD, Metric.BUDGET_DUE, Metric.BUDGET_WANTED)
     assert found == {(kind, "h100", "chat", pool): 8.0 for kind in kinds for pool in ("high", "low")}
+    labels = {"budget": "h100", "namespace": "chat", "pool": "low"}
+    assert registry.get_sample_value(Metric.HEADROOM_GPUS, labels) == 0.0, "all are held"
 
 
 def test_a_condition_of_another_version_is_removed_though_nothing_else_changed() -> None:

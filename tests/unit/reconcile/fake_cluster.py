@@ -35,7 +35,7 @@ from servingpool.reconcile.collect import Readings
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.keep import PoolState
 from servingpool.reconcile.keep.orders import Ledger
-from servingpool.reconcile.loop import Reconciler, Tick
+from servingpool.reconcile.loop import All, Reconciler, Share, Tick
 from servingpool.status import Reporter
 
 from ..decision.world import START, Engine  # noqa: TID252, tests are no package of an installed name
@@ -232,6 +232,7 @@ class FakeCluster:
     ) -> None:
         self.now = START
         self.leading = True
+        self.share: Share = All(lambda: self.leading)
         self.cache = ClusterCache()
         self.writes = Writes()
         self.services: dict[str, Service] = {}
@@ -273,7 +274,7 @@ class FakeCluster:
             backfill,
             self.actor,
             self.reporter,
-            leading=lambda: self.leading,
+            share=self.share,
             interval=TICK,
             prices=self.prices,
             budgets=BudgetReporter(self.budgets, self),

@@ -27,6 +27,7 @@ class Parts:
     takes: Callable[[int], float] = lambda _: 0.1
     ticks: list[float] = field(default_factory=list)
     saved: int = 0
+    forgotten: int = 0
     compared: list[float] = field(default_factory=list)
     """When the cache was compared with the cluster, each time for `compares` seconds; at first the answer is
     `unreadable` so many times."""
@@ -54,6 +55,9 @@ class Parts:
         self.ticks.append(now())
         await asyncio.sleep(self.takes(len(self.ticks) - 1))
         return Tick(pools=3, queries=2)
+
+    def forget_moved(self) -> None:
+        self.forgotten += 1
 
     async def stop(self) -> None:
         self.saved += 1
@@ -101,6 +105,21 @@ def test_ticks_on_the_grid() -> None:
     assert parts.ticks == pytest.approx([0.0, 15.0, 30.0, 45.0])
     assert parts.registry.get_sample_value("servingpool_prometheus_queries_total") == 8
     assert parts.registry.get_sample_value("servingpool_tick_lateness_seconds_sum") == pytest.approx(0.0)
+
+
+def test_a_share_that_changes_is_decided_at_once_and_the_grid_stays() -> None:
+    async def story() -> None:
+        parts = Parts()
+        operator = parts.operator()
+        operator.start()
+        await asyncio.sleep(20.0)
+        operator.share_changed()
+        assert parts.forgotten == 1
+        await asyncio.sleep(30.0)
+        assert parts.ticks == pytest.approx([0.0, 15.0, 20.0, 30.0, 45.0])
+        await operator.stop()
+
+    run(story)
 
 
 def test_a_slow_tick_is_not_followed_by_a_burst_of_ticks() -> None:

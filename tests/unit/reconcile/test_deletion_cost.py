@@ -259,7 +259,7 @@ async def test_a_namespace_that_hangs_does_not_delay_the_marks_of_others(
     """A webhook on pods that does not answer: the first in the row would have used the whole time up, at every tick."""
     monkeypatch.setattr(act, "LONGEST_CLEARING", 0.05)
     pods = Pods(hang=["hung"])
-    await marker(pods, left_by_a_crash("hung", "a", "b")).sweep(lambda: True)
+    await marker(pods, left_by_a_crash("hung", "a", "b")).sweep(lambda _: True)
     assert pods.written == ["a", "b"]
 
 
@@ -267,5 +267,5 @@ async def test_a_leader_deposed_in_a_sweep_removes_no_more_marks() -> None:
     """The next leader marks by then, under the same name: a late clear would take its mark away."""
     many = [f"n-{number}" for number in range(3 * act.CLEARED_AT_ONCE)]
     pods = Pods()
-    await marker(pods, left_by_a_crash(*many)).sweep(lambda: not pods.written)
+    await marker(pods, left_by_a_crash(*many)).sweep(lambda _: not pods.written)
     assert len(pods.asked) == act.CLEARED_AT_ONCE, "those under way"

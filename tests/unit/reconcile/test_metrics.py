@@ -39,6 +39,9 @@ def test_figures_are_those_of_the_last_decision() -> None:
     assert figure(registry, "desired_replicas") == decision.replicas
     assert figure(registry, "needed_replicas") == decision.need
     assert figure(registry, "ready_replicas") == 2
+    assert figure(registry, "headroom_replicas") == 0, "it is at max"
+    free = decision.figures.safe_load - decision.figures.load
+    assert figure(registry, "headroom_work_replicas") == pytest.approx(2 * free)
     assert figure(registry, "gpus") == 8
     assert figure(registry, "generation_tokens_rate") == decision.figures.generation_rate
     assert figure(registry, "cost_dollars_per_hour") == 24.0

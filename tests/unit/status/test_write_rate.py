@@ -153,6 +153,12 @@ def test_ticks_that_follow_each_other_closely_share_one_room() -> None:
     assert written == [300, 300, 200, 300]
 
 
+def test_an_operator_that_writes_for_a_quarter_of_the_pools_writes_a_quarter() -> None:
+    rate, pools = WriteRate(), [("chat", f"{n}") for n in range(1000)]
+    rate.begin(0.0, TICK, 4000, share=0.25)
+    assert len(turn(rate, pools, 0.0, figures=False)) == 75
+
+
 def test_a_pool_whose_write_fails_keeps_its_place() -> None:
     rate, first, others = slow(), ("chat", "first"), [("chat", f"{n}") for n in range(100)]
     rate.begin(0.0, TICK, 101)

@@ -51,7 +51,9 @@ LEASES = "coordination.k8s.io/v1"
 PAGE = 500
 """Objects in a page of a list, as kubectl asks for."""
 METADATA_ALONE = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-AS_US = {"fieldManager": FIELD_MANAGER}
+AS_US = {"fieldManager": FIELD_MANAGER, "timeout": f"{TIMEOUT:.0f}s"}
+"""Query of each write of an object. Once our own time is up, the API server gives up on it too: its own limit is 60 s,
+and another operator may write for the pool by then."""
 
 INDEX = re.compile(r"\[\d+\]")
 UNKNOWN_TO_SCHEMA = (
@@ -306,10 +308,23 @@ class Cluster(Connection):
         """A Lease as plain data. NotFound if there is none."""
         return await self.request("GET", path_of(LEASES, "leases", *lease), f"read Lease {'/'.join(lease)}")
 
-    async def create_lease(self, lease: Key, spec: dict[str, Any]) -> dict[str, Any]:
+    async def list_leases(self, namespace: str, selector: str) -> list[dict[str, Any]]:
+        """All Leases of a namespace with these labels, as plain data."""
+        path, what = path_of(LEASES, "leases", namespace), f"list the Leases of namespace {namespace}"
+        found = await self.request("GET", path, what, query={"labelSelector": selector})
+        return [{"apiVersion": LEASES, "kind": "Lease", **one} for one in found["items"] or ()]
+
+    async def create_lease(
+        self,
+        lease: Key,
+        spec: dict[str, Any],
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
         """Create a Lease. Conflict if there is one by now."""
         namespace, name = lease
-        body = {"apiVersion": LEASES, "kind": "Lease", "metadata": {"name": name}, "spec": spec}
+        meta = {"name": name, "labels": dict(labels or {}), "annotations": dict(annotations or {})}
+        body = {"apiVersion": LEASES, "kind": "Lease", "metadata": meta, "spec": spec}
         return await self.request(
             "POST", path_of(LEASES, "leases", namespace), f"create Lease {namespace}/{name}", body
         )
@@ -317,6 +332,12 @@ class Cluster(Connection):
     async def replace_lease(self, lease: Key, held: dict[str, Any]) -> dict[str, Any]:
         """Replace a Lease as it was read. Conflict if someone else has written it since."""
         return await self.request("PUT", path_of(LEASES, "leases", *lease), f"renew Lease {'/'.join(lease)}", held)
+
+    async def delete_lease(self, lease: Key, version: str) -> None:
+        """Delete a Lease as it was read. Conflict if someone has written it since; nothing if it is gone."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"resourceVersion": version}}
+        with contextlib.suppress(NotFound):
+            await self.request("DELETE", path_of(LEASES, "leases", *lease), f"delete Lease {'/'.join(lease)}", body)
 
     async def _page(
         self, kind: Kind, namespace: str | None, *, limit: int, token: str = ""

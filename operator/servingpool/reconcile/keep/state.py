@@ -6,7 +6,7 @@ Only this module changes a state: the stages of a tick call its methods, and rea
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
@@ -275,9 +275,9 @@ class PoolStates(dict[Key, PoolState]):
         generation = self._pools[meta.key]["metadata"].get("generation") if self.exists(meta) else None
         return meta.key in self and generation == meta.generation
 
-    def forget(self) -> None:
-        """Keep only states of pools that exist."""
-        for key in self.keys() - self._pools.keys():
+    def forget(self, moved: Callable[[Key], bool]) -> None:
+        """Keep only states of pools that exist, and that no other operator may have written for."""
+        for key in [key for key in self if key not in self._pools or moved(key)]:
             del self[key]
-        for key in self._parsed.keys() - self._pools.keys():
+        for key in [key for key in self._parsed if key not in self._pools or moved(key)]:
             del self._parsed[key]

@@ -128,7 +128,7 @@ async def test_a_deletion_cost_is_applied_and_taken_back_as_ours_alone(
     assert content_type == "application/apply-patch+yaml"
     metadata = {"namespace": "chat", "name": "vllm-1", "uid": "p-1"}
     assert body == {"apiVersion": "v1", "kind": "Pod", "metadata": metadata | said}
-    assert fake.query == {"fieldManager": "servingpool-operator", "force": "false"}
+    assert fake.query == {"fieldManager": "servingpool-operator", "timeout": "10s", "force": "false"}
     assert cluster.writes["cost"] == 1
 
 
