@@ -265,7 +265,7 @@ class FakeCluster:
         self.actor = Actor(self, self.cache, deletion_costs=self._deletion_costs)
         self.reporter = Reporter(self, self.cache)
         backfill = Backfill(self.backends, history=self._history)
-        targets = TargetReader(self, self.cache, lambda: self.now)
+        targets = TargetReader(self, self.cache, self._time)
         self.budgets = Budgets(targets, ClaimTemplates(self))
         self.loop = Reconciler(
             targets,
@@ -273,11 +273,18 @@ class FakeCluster:
             backfill,
             self.actor,
             self.reporter,
-            leading=lambda: self.leading,
+            leading=self._leads,
             interval=TICK,
             prices=self.prices,
             budgets=BudgetReporter(self.budgets, self),
         )
+
+    # Methods, not functions of this scope: a copy of the world (`kept`) has them of its own.
+    def _time(self) -> float:
+        return self.now
+
+    def _leads(self) -> bool:
+        return self.leading
 
     @property
     def failures(self) -> dict[str, int]:
