@@ -21,7 +21,7 @@ LANE := $(BIN)/python tools/lane.py
 E2E := -m pytest -p no:randomly --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo afternoon fleet test keda coverage test-unit test-vllm test-ollama soak lint format generate verify docs bench bench-control evidence lanes assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image backtest-image lab-image image-test wheels dist zipapp chart-package release sbom version clean
+.PHONY: help go run demo afternoon fleet test test-equipment keda coverage test-unit test-vllm test-ollama soak lint format generate verify docs bench bench-control evidence lanes assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image backtest-image lab-image image-test wheels dist zipapp chart-package release sbom version clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -50,11 +50,16 @@ afternoon: $(STAMP)  ## From an HPA to Auto and back in real time (100 minutes),
 fleet: $(STAMP)  ## An hour of three pools under one budget, two GPU types, to zero and back, written down in docs/records/fleet-run.md
 	@PYTHONPATH=tools $(BIN)/python -m fleet_run
 
-# A file is whole in one process, each with a control plane of its own: its tests may come in an order. More processes than
-# cores, for integration tests wait; tests/integration/conftest.py puts those beside tests that compute.
-test: $(STAMP)  ## All tests: unit, property, integration on the real control plane
+# A file is whole in one process: its tests may come in an order. More processes than cores, for integration tests wait;
+# tests/integration/conftest.py puts those beside tests that compute. tests/placing.py says which share a control plane.
+SIDE_BY_SIDE := --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 25 --durations-min 2
+test: $(STAMP)  ## All tests of what users run: unit, property, integration on the real control plane
 	@$(BIN)/python -m servingpool_lab.binaries
-	@$(LANE) $@ $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
+	@$(LANE) $@ $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not equipment"
+
+test-equipment: $(STAMP)  ## Tests of what tests and measures: packages/lab, benchmarks, tools
+	@$(BIN)/python -m servingpool_lab.binaries
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m equipment
 
 keda: $(STAMP)  ## KEDA's operator for tests/integration/test_handover.py, into the cache (8 min, once); the test skips without it
 	@$(BIN)/python tools/build_keda.py

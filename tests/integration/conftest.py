@@ -1,15 +1,14 @@
-"""One real control plane and one real Prometheus for all integration tests of a session."""
+"""A real control plane and a real Prometheus for the integration tests of all processes, or for those of one."""
 
 import contextlib
-import functools
-import http.server
-import re
-import threading
+import os
+import sys
+import tempfile
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,50 +16,43 @@ from servingpool_lab import audit
 from servingpool_lab.api_client import ApiError
 from servingpool_lab.binaries import ensure_binaries
 from servingpool_lab.control_plane import ControlPlane, free_ports
-from servingpool_lab.processes import wait_until
+from servingpool_lab.processes import SupervisedProcess, http_ready, wait_until
 from servingpool_lab.prometheus import Prometheus
 
+from ..placing import chain  # noqa: TID252, tests are no package of an installed name
+from .one_for_all import Found, shared
 from .operators import Cluster, Traffic, install
+from .pod_pages import PodPages
 
 PodMetrics = dict[tuple[str, str], str]
-UNAUTHORIZED = "401 Unauthorized"
-"""A page that is answered with this status."""
 HERE = Path(__file__).parent
-LONG = {
-    "test_emulator.py",
-    "test_engines_scaled.py",
-    "test_lab.py",
-    "test_operator.py",
-    "test_other_kinds.py",
-    "test_roles.py",
-    "test_several_targets.py",
-    "test_zero.py",
-}
-"""Over a minute each. They begin first, so that none is left alone at the end."""
+LONG = {"test_engines_scaled.py", "test_own_record.py", "test_several_targets.py", "test_zero.py"}
+"""Over half a minute each. They begin right after the chains, so that none is left alone at the end."""
 STORIES = {"test_handover.py", "test_leader.py", "test_operator.py", "test_zero.py"}
 """One operator process, or two, for the whole module: what a test does to it is what the next one finds."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Stories as they are written, and modules of ours among the others': ours wait, the others compute."""
-    ours, others = (
-        modules(item for item in items if HERE in item.path.parents),
-        modules(item for item in items if HERE not in item.path.parents),
-    )
-    ours.sort(key=lambda module: (module[0].path.name not in LONG, module[0].path.name))
-    for module in ours:
-        if module[0].path.name in STORIES:
-            module.sort(key=lambda item: item.location[1] or 0)
+    ours = grouped((item for item in items if HERE in item.path.parents), lambda path: chain(path) or path)
+    others = grouped((item for item in items if HERE not in item.path.parents), lambda path: path)
+    ours.sort(key=lambda some: (chain(some[0].path) is None, some[0].path.name not in LONG, some[0].path.name))
     # Each with its place between 0 and 1.
-    placed = [(index / len(some), module) for some in (ours, others) for index, module in enumerate(some)]
-    items[:] = [item for _, module in sorted(placed, key=itemgetter(0)) for item in module]
+    placed = [(index / len(some), each) for some in (ours, others) for index, each in enumerate(some)]
+    groups = [grouped(each, lambda path: path) for _, each in sorted(placed, key=itemgetter(0))]
+    items[:] = [item for group in groups for module in group for item in in_order(module)]
 
 
-def modules(items: Iterable[pytest.Item]) -> list[list[pytest.Item]]:
-    """The tests of each file, in the order that they are given in."""
-    found: dict[Path, list[pytest.Item]] = {}
+def in_order(module: list[pytest.Item]) -> list[pytest.Item]:
+    """A story as it is written."""
+    return sorted(module, key=lambda item: item.location[1] or 0) if module[0].path.name in STORIES else module
+
+
+def grouped(items: Iterable[pytest.Item], key: Callable[[Path], object]) -> list[list[pytest.Item]]:
+    """Those whose files have the same key, in the order that they are given in."""
+    found: dict[object, list[pytest.Item]] = {}
     for item in items:
-        found.setdefault(item.path, []).append(item)
+        found.setdefault(key(item.path), []).append(item)
     return list(found.values())
 
 
@@ -70,75 +62,131 @@ def binaries() -> dict[str, Path]:
     return ensure_binaries()
 
 
+@dataclass
+class Stage:
+    """A control plane and the Prometheus beside it."""
+
+    plane: ControlPlane
+    prometheus: Prometheus
+
+
+@dataclass
+class Stages:
+    """Those of this process. They end with it, for another process may use what it has started."""
+
+    binaries: dict[str, Path]
+    directory: Path
+    """Of this process."""
+    common: Path
+    """Of all processes of the run."""
+    until: contextlib.ExitStack
+    pages: PodPages = field(init=False)
+    _target: str = ""
+    _stages: dict[bool, Stage] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        (self.common / "pages").mkdir(exist_ok=True)
+        self.pages = PodPages(self.common / "pages")
+
+    def stage(self, *, own: bool) -> Stage:
+        """A control plane of this process, or the one that all processes share."""
+        if own not in self._stages:
+            if own:
+                self._stages[own] = self._start(self.directory, self.until)
+            else:
+                told = self.until.enter_context(shared(self.common / "shared", self._start_shared))
+                plane = ControlPlane.attach(Path(told["plane"]))
+                self._stages[own] = Stage(plane, self._prometheus(plane, port=int(told["prometheus"])))
+        return self._stages[own]
+
+    def target(self) -> str:
+        """host:port of a server that speaks for every pod."""
+        if not self._target:
+            port = free_ports(1)[0]
+            command: list[str | Path] = [sys.executable, HERE / "pod_pages.py", self.common / "pages", str(port)]
+            ready = http_ready(f"http://127.0.0.1:{port}/")
+            server = SupervisedProcess("pod pages", command, self.directory / "pod-pages.log", ready=ready)
+            self.until.callback(server.stop)
+            server.start().wait_ready()
+            self._target = f"127.0.0.1:{port}"
+        return self._target
+
+    def _start_shared(self, until: contextlib.ExitStack) -> Found:
+        self.target()  # it ends later than what is started with it
+        stage = self._start(self.common / "shared", until)
+        return {"plane": str(stage.plane.directory), "prometheus": stage.prometheus.url.rpartition(":")[2]}
+
+    def _start(self, within: Path, until: contextlib.ExitStack) -> Stage:
+        """With the fake node gpu-0. Pods that do not say load for two seconds. The API server writes down who scales."""
+        directory = Path(tempfile.mkdtemp(prefix="plane-", dir=within))
+        plane = ControlPlane(
+            directory,
+            binaries=self.binaries,
+            default_load_seconds=2.0,
+            default_load_jitter_seconds=0.0,
+            flags={
+                "kube-apiserver": audit.flags(directory),
+                "kube-controller-manager": ["--horizontal-pod-autoscaler-sync-period=1s"],
+            },
+        )
+        until.enter_context(plane).add_gpu_node("gpu-0", gpus=8)
+        return Stage(plane, until.enter_context(self._prometheus(plane)))
+
+    def _prometheus(self, plane: ControlPlane, port: int | None = None) -> Prometheus:
+        """Scrapes every ready pod once a second."""
+        return Prometheus(
+            plane.directory / "prometheus",
+            plane.viewer_kubeconfig("prometheus"),
+            self.target(),
+            scrape_interval_seconds=1.0,
+            port=port,
+            binary=self.binaries["prometheus"],
+        )
+
+
+UNTIL = pytest.StashKey[contextlib.ExitStack]()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Not in a fixture's end, whose time is the last test's: another process may be busy for minutes."""
+    session.config.stash.get(UNTIL, contextlib.ExitStack()).close()
+
+
 @pytest.fixture(scope="session")
-def control_plane(binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A cluster with the fake node gpu-0. Pods that do not say load for two seconds. It writes down who scales."""
-    directory = tmp_path_factory.mktemp("control-plane")
-    with ControlPlane(
-        directory,
-        binaries=binaries,
-        default_load_seconds=2.0,
-        default_load_jitter_seconds=0.0,
-        flags={
-            "kube-apiserver": audit.flags(directory),
-            "kube-controller-manager": ["--horizontal-pod-autoscaler-sync-period=1s"],
-        },
-    ) as plane:
-        plane.add_gpu_node("gpu-0", gpus=8)
-        yield plane
+def stages(binaries: dict[str, Path], pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Stages:
+    until = pytestconfig.stash.setdefault(UNTIL, contextlib.ExitStack())
+    base = tmp_path_factory.getbasetemp()
+    common = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    return Stages(binaries, tmp_path_factory.mktemp("stages"), common, until)
 
 
-class _MetricsHandler(http.server.BaseHTTPRequestHandler):
-    def __init__(self, texts: PodMetrics, *arguments: Any) -> None:
-        self._texts = texts
-        super().__init__(*arguments)
+@pytest.fixture(scope="module")
+def _stage(stages: Stages, request: pytest.FixtureRequest) -> Stage:
+    return stages.stage(own=chain(request.path) is not None)
 
-    def do_GET(self) -> None:
-        match = re.fullmatch(r"/pods/([^/]+)/([^/]+)/metrics", self.path)
-        text = self._texts.get((match[1], match[2])) if match else None
-        self.send_response(404 if text is None else 401 if text == UNAUTHORIZED else 200)
-        self.send_header("Content-Type", "text/html" if (text or "").startswith("<") else "text/plain; version=0.0.4")
-        self.end_headers()
-        self.wfile.write((text or "").encode())
 
-    def log_message(self, *_: Any) -> None:
-        """Scrapes are no news."""
+@pytest.fixture(scope="module")
+def control_plane(_stage: Stage) -> ControlPlane:
+    """Of the tests of all processes, or of those of this one: see tests/placing.py."""
+    return _stage.plane
+
+
+@pytest.fixture(scope="module")
+def prometheus(_stage: Stage) -> Prometheus:
+    """Scrapes every ready pod once a second."""
+    return _stage.prometheus
 
 
 @pytest.fixture(scope="session")
-def pod_metrics() -> PodMetrics:
+def pod_metrics(stages: Stages) -> PodMetrics:
     """What each pod, by namespace and name, exposes. Tests write, Prometheus reads."""
-    return {}
+    return stages.pages
 
 
 @pytest.fixture(scope="session")
-def metrics_target(pod_metrics: PodMetrics) -> Iterator[str]:
-    """host:port of the one server that speaks for every pod."""
-    port = free_ports(1)[0]
-    handler = functools.partial(_MetricsHandler, pod_metrics)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"127.0.0.1:{port}"
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.fixture(scope="session")
-def prometheus(
-    control_plane: ControlPlane,
-    metrics_target: str,
-    binaries: dict[str, Path],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Prometheus]:
-    """Scrapes every ready pod at `metrics_target`, once a second."""
-    with Prometheus(
-        tmp_path_factory.mktemp("prometheus"),
-        control_plane.viewer_kubeconfig("prometheus"),
-        metrics_target,
-        scrape_interval_seconds=1.0,
-        binary=binaries["prometheus"],
-    ) as server:
-        yield server
+def metrics_target(stages: Stages) -> str:
+    """host:port of a server that speaks for every pod."""
+    return stages.target()
 
 
 @pytest.fixture

@@ -64,26 +64,29 @@ class Traffic:
         self._thread.join()
 
     def _run(self) -> None:
-        pods: dict[tuple[str, str], list[str]] = {}
+        ready: dict[tuple[str, str], list[str]] = {}
         last = time.monotonic()
         while not self._over.wait(0.25):
             elapsed, last = time.monotonic() - last, time.monotonic()
+            services = tuple(self.services.items())
             with contextlib.suppress(OSError, ApiError):  # the API server is down; requests go on
-                pods = {key: self._pods(*key, *service.beside) for key, service in tuple(self.services.items())}
-            for (namespace, name), service in tuple(self.services.items()):
-                for pod in (serving := pods.get((namespace, name), [])):
+                ready = self._ready({namespace for (namespace, _), _ in services})
+            for (namespace, name), service in services:
+                serving = [pod for one in (name, *service.beside) for pod in ready.get((namespace, one), [])]
+                for pod in serving:
                     engine = self.engines.setdefault((namespace, pod), Engine(service.shape))
                     engine.serve(service.rate / len(serving), elapsed)
                     self.pages[namespace, pod] = engine.page(service.model, service.running.get(pod))
 
-    def _pods(self, namespace: str, *names: str) -> list[str]:
-        selector = f"app%20in%20({','.join(names)})"
-        pods = self.plane.client.items(f"/api/v1/namespaces/{namespace}/pods?labelSelector={selector}")
-        return [
-            pod["metadata"]["name"]
-            for pod in pods
-            if any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", []))
-        ]
+    def _ready(self, namespaces: set[str]) -> dict[tuple[str, str], list[str]]:
+        """Names of the pods that are Ready, by namespace and label app."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for pod in (pod for one in namespaces for pod in self.plane.client.items(f"/api/v1/namespaces/{one}/pods")):
+            if any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", [])):
+                metadata = pod["metadata"]
+                app = metadata.get("labels", {}).get("app", "")
+                found.setdefault((metadata["namespace"], app), []).append(metadata["name"])
+        return found
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
 from . import keda
-from .operators import ACCOUNT, ELECTION, NAMESPACE, Cluster, OperatorProcess, cluster_in, settings_on
+from .operators import ACCOUNT, NAMESPACE, Cluster, OperatorProcess, cluster_in, settings_on
 
 PATIENCE = 60.0
 OPERATOR = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
@@ -51,7 +51,7 @@ def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]
 def _operator(
     cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    settings = settings_on(prometheus.url, leaderElection=ELECTION)
+    settings = settings_on(prometheus.url, namespaces=[cluster.namespace])
     with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("handover"), settings).running() as operator:
         yield operator
 

@@ -34,11 +34,15 @@ pytestmark = pytest.mark.timeout(700, func_only=True)
 @pytest.fixture
 def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:
     install(control_plane, NAMESPACE)
-    control_plane.apply(kwok.gpu_node(NODE, 6, labels={NODES: "spot"}))
+    taint = {"key": NODES, "value": "spot", "effect": "NoSchedule"}  # pods of other tests would go with the node
+    control_plane.apply({**kwok.gpu_node(NODE, 6, labels={NODES: "spot"}), "spec": {"taints": [taint]}})
     for name, replicas in BEFORE.items():
         manifest = deployment(NAMESPACE, name, replicas)
         if name == "spot":
-            manifest["spec"]["template"]["spec"]["nodeSelector"] = {NODES: "spot"}
+            manifest["spec"]["template"]["spec"] |= {
+                "nodeSelector": {NODES: "spot"},
+                "tolerations": [{"key": NODES, "operator": "Exists"}],
+            }
         control_plane.apply(manifest)
     with Traffic(control_plane, pod_metrics) as traffic:
         traffic.services[NAMESPACE, "fixed"] = Service("mixed", 20.0, beside=("spot",))

@@ -20,8 +20,8 @@ from servingpool.cli.main import app
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import open_local, wait_until
 
-from .conftest import UNAUTHORIZED
 from .operators import Cluster, OperatorProcess, Traffic, deployment, install, prometheus, serving_pool, settings_on
+from .pod_pages import UNAUTHORIZED
 from .stand_in_engine import Engine
 
 ROOT = Path(__file__).parents[2]

@@ -1,15 +1,17 @@
 """kube-apiserver for the lab and its tests: manifests of any kind, also of a kind that it learnt of a second ago.
 
-The requests are those of the command line, `servingpool.adapters.cluster.api_server`. Its errors are not: a test reads
-all of a refusal, an operator's condition a part of it.
+The requests are those of the command line, `servingpool.adapters.cluster.api_server`; reads keep a connection open. Its
+errors are not: a test reads all of a refusal, an operator's condition a part of it.
 """
 
+import contextlib
 import json
 import ssl
+import threading
 import time
 import urllib.parse
 from collections.abc import Iterable, Mapping
-from http.client import HTTPResponse
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any, Self
 
@@ -56,12 +58,39 @@ def _items(manifest: Manifest) -> list[Manifest]:
     return list(manifest["items"]) if manifest.get("kind") == "List" else [manifest]
 
 
+class _OpenConnection(ApiServer):
+    """Reads over one connection a thread: waits ask many times a second, and a handshake costs more than an answer."""
+
+    def __init__(self, server: str, context: ssl.SSLContext | None, authorization: str | None) -> None:
+        super().__init__(server, context, authorization, agent=_FIELD_MANAGER)
+        self._kept = threading.local()
+
+    def read(self, path: str, timeout: float) -> HTTPResponse:
+        """The answer, its body unread: read all of it before the next call. OSError or HTTPException."""
+        kept: HTTPConnection | None = getattr(self._kept, "connection", None)
+        if kept is not None and kept.sock is not None:
+            kept.sock.settimeout(timeout)
+            with contextlib.suppress(ConnectionError, HTTPException, ssl.SSLError):  # the server was stopped since
+                return self._get(kept, path)
+        self._kept.connection = new = self._connection(timeout)
+        return self._get(new, path)
+
+    def _get(self, connection: HTTPConnection, path: str) -> HTTPResponse:
+        headers = {name: value for name, value in self._headers.items() if name != "Connection"} | {"Accept": JSON}
+        try:
+            connection.request("GET", self._at.path.rstrip("/") + path, headers=headers)
+            return connection.getresponse()
+        except BaseException:
+            connection.close()
+            raise
+
+
 class ApiClient:
     """Requests with one identity."""
 
     def __init__(self, server: str, context: ssl.SSLContext | None, token: str) -> None:
         """Talk to `server` (a URL), verified by `context`, as the bearer of `token` unless empty; past any proxy."""
-        self._server = ApiServer(server, context, f"Bearer {token}" if token else None, agent=_FIELD_MANAGER)
+        self._server = _OpenConnection(server, context, f"Bearer {token}" if token else None)
         self._resources: dict[tuple[str, str], tuple[str, bool]] = {}
 
     @classmethod
@@ -82,13 +111,16 @@ class ApiClient:
             ApiError: the server refused.
             OSError: the server did not answer.
         """
-        response = self._server.open(method, path, body, content_type=content_type, timeout=timeout_seconds)
+        if method == "GET":
+            response = self._server.read(path, timeout_seconds)
+        else:
+            response = self._server.open(method, path, body, content_type=content_type, timeout=timeout_seconds)
         answer = json.loads(_read(response) or b"{}")
         return answer if isinstance(answer, dict) else {"value": answer}
 
     def text(self, path: str, timeout_seconds: float = 30.0) -> str:
         """What is at `path` where that is no JSON, such as a log. Raises as `request`."""
-        return _read(self._server.open("GET", path, timeout=timeout_seconds)).decode(errors="replace")
+        return _read(self._server.read(path, timeout_seconds)).decode(errors="replace")
 
     def get(self, path: str) -> dict[str, Any]:
         """The object or list at `path`."""

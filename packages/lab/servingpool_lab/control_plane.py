@@ -5,11 +5,14 @@ Everything listens on loopback. RBAC is on, so an operator can run with exactly 
 manifests give it: see `ControlPlane.service_account_kubeconfig`.
 """
 
+import dataclasses
+import json
 import secrets
 import shutil
 import socket
 import ssl
 import tempfile
+import urllib.parse
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,6 +25,7 @@ from servingpool_lab.binaries import ensure_binaries
 from servingpool_lab.control_plane_programs import LOOPBACK, Ports, Programs
 from servingpool_lab.credentials import (
     CertificateAuthority,
+    Identity,
     new_private_key,
     private_pem,
     write_kubeconfig,
@@ -102,6 +106,19 @@ class ControlPlane:
         self._tls = ssl.create_default_context(cadata=self._authority.certificate.decode())
         self.client = ApiClient(self.url, self._tls, self._tokens[_ADMIN[0]])
         """Requests as cluster administrator."""
+
+    @classmethod
+    def attach(cls, directory: Path) -> Self:
+        """A control plane that another process runs in `directory`: for requests and credentials, not to stop it."""
+        plane = cls(directory)
+        found = json.loads(plane.kubeconfig.read_text())
+        certificate, key = (plane._file(name).read_bytes() for name in ("ca.crt", "ca.key"))
+        plane._authority = CertificateAuthority(Identity(certificate, key))
+        plane._tls = ssl.create_default_context(cadata=certificate.decode())
+        port = urllib.parse.urlsplit(found["clusters"][0]["cluster"]["server"]).port
+        plane._ports = dataclasses.replace(plane._ports, apiserver=port)
+        plane.client = ApiClient(plane.url, plane._tls, found["users"][0]["user"]["token"])
+        return plane
 
     @property
     def directory(self) -> Path:
@@ -239,6 +256,7 @@ class ControlPlane:
             [LOOPBACK],
         )
         write_private(self._file("ca.crt"), self._authority.certificate)
+        write_private(self._file("ca.key"), self._authority.key)
         write_private(self._file("apiserver.crt"), server.certificate)
         write_private(self._file("apiserver.key"), server.key)
         write_private(self._file("service-account.key"), private_pem(new_private_key()))

@@ -4,6 +4,7 @@ import datetime as dt
 import ipaddress
 import json
 import os
+import tempfile
 from base64 import b64encode
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +21,11 @@ _CLOCK_SKEW = dt.timedelta(minutes=5)
 
 
 def write_private(path: Path, content: bytes) -> Path:
-    """Write a file that only its owner can read."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    """Write a file that only its owner can read, at once: whoever reads it meanwhile has the one before."""
+    descriptor, new = tempfile.mkstemp(prefix=path.name, dir=path.parent)  # readable by its owner only
     with os.fdopen(descriptor, "wb") as handle:
         handle.write(content)
+    Path(new).replace(path)
     return path
 
 
@@ -52,9 +54,15 @@ class Identity:
 class CertificateAuthority:
     """Signs the API server's certificate and those of users."""
 
-    def __init__(self, common_name: str = "servingpool-lab") -> None:
+    def __init__(self, kept: Identity | None = None) -> None:
+        """A new one, or the one that was `kept`."""
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "servingpool-lab")])
+        if kept is not None:
+            key = serialization.load_pem_private_key(kept.key, None)
+            assert isinstance(key, ec.EllipticCurvePrivateKey)
+            self._key, self._certificate = key, x509.load_pem_x509_certificate(kept.certificate)
+            return
         self._key = new_private_key()
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
         self._certificate = (
             self._builder(self._name, self._key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
@@ -66,6 +74,11 @@ class CertificateAuthority:
     def certificate(self) -> bytes:
         """The authority's own certificate, PEM."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def key(self) -> bytes:
+        """Its private key, PEM."""
+        return private_pem(self._key)
 
     def issue_server(self, names: list[str], addresses: list[str]) -> Identity:
         """An identity for a server reached by any of `names` or IP `addresses`."""

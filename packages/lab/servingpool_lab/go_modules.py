@@ -24,13 +24,15 @@ class BuildError(RuntimeError):
 
 @dataclass(frozen=True)
 class Program:
-    """One binary: its file name, its Go package, and its share of the build."""
+    """One binary: its file name, its Go package and its size."""
 
     name: str
     package: str
-    expected_seconds: int
-    """Cold build after the programs before it in the module, on two cores."""
     megabytes: int
+    fits: tuple[tuple[int, int], tuple[int, int]] | None = None
+    """A program of this name on PATH does as well from the first version on, below the second. None: none does."""
+    version: tuple[str, ...] = ("--version",)
+    """Arguments with which it says its version."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class ToolModule:
         return content.hexdigest()[:16]
 
     def output_directory(self) -> Path:
-        """Where the finished binaries lie. It exists only when all of them do."""
+        """Where finished binaries lie."""
         return cache_directory() / "bin" / f"{self.name}-{self.digest()}"
 
 
@@ -94,37 +96,38 @@ def _helm_linker_flags() -> str:
     return " ".join(flags)
 
 
+_MINOR = int(KUBERNETES_VERSION.split(".")[1])
+_SAME_MINOR = ((1, _MINOR), (1, _MINOR + 1))
+_NEXT_MINOR = ((1, _MINOR - 1), (1, _MINOR + 2))
+"""kubectl's: Kubernetes promises that a minor version of difference is none."""
+
 MODULES: Mapping[str, ToolModule] = {
     module.name: module
     for module in (
-        ToolModule("etcd", (Program("etcd", "go.etcd.io/etcd/server/v3", 40, 25),)),
+        ToolModule("etcd", (Program("etcd", "go.etcd.io/etcd/server/v3", 25, ((3, 5), (4, 0))),)),
         ToolModule(
             "kubernetes",
             (
-                Program("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", 160, 106),
-                Program(
-                    "kube-controller-manager",
-                    "k8s.io/kubernetes/cmd/kube-controller-manager",
-                    50,
-                    96,
-                ),
-                Program("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", 8, 73),
-                Program("kubectl", "k8s.io/kubernetes/cmd/kubectl", 17, 60),
-                Program("kwok", "sigs.k8s.io/kwok/cmd/kwok", 8, 64),
+                Program("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", 106, _SAME_MINOR),
+                Program("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", 96, _SAME_MINOR),
+                Program("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", 73, _SAME_MINOR),
+                Program("kubectl", "k8s.io/kubernetes/cmd/kubectl", 60, _NEXT_MINOR, ("version", "--client")),
+                Program("kwok", "sigs.k8s.io/kwok/cmd/kwok", 64, ((0, 8), (0, 9))),
             ),
             linker_flags=_kubernetes_linker_flags(),
         ),
         ToolModule(
             "prometheus",
-            (Program("prometheus", "github.com/prometheus/prometheus/cmd/prometheus", 110, 75),),
+            (Program("prometheus", "github.com/prometheus/prometheus/cmd/prometheus", 75, ((3, 0), (4, 0))),),
             linker_flags=f"-s -w -X github.com/prometheus/common/version.Version={PROMETHEUS_VERSION}",
             # All service discoveries but the one for Kubernetes: half the size and build time.
             tags="remove_all_sd,enable_kubernetes_sd",
         ),
-        ToolModule("helm", (Program("helm", "helm.sh/helm/v3/cmd/helm", 110, 60),), linker_flags=_helm_linker_flags()),
-        ToolModule("crane", (Program("crane", "github.com/google/go-containerregistry/cmd/crane", 10, 17),)),
-        ToolModule("krew", (Program("krew", "sigs.k8s.io/krew/cmd/krew", 7, 18),)),
-        ToolModule("lws", (Program("lws", "sigs.k8s.io/lws/cmd", 15, 54),)),
+        # What it renders depends on its version.
+        ToolModule("helm", (Program("helm", "helm.sh/helm/v3/cmd/helm", 60),), linker_flags=_helm_linker_flags()),
+        ToolModule("crane", (Program("crane", "github.com/google/go-containerregistry/cmd/crane", 17),)),
+        ToolModule("krew", (Program("krew", "sigs.k8s.io/krew/cmd/krew", 18),)),
+        ToolModule("lws", (Program("lws", "sigs.k8s.io/lws/cmd", 54),)),
     )
 }
 

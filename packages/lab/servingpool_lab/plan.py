@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from servingpool_lab.scenario import Scenario
 from servingpool_lab.view import words
 
 
-def plan(scenario: Scenario, *, build: bool) -> list[str]:
-    """One line a step. `build`: the programs are missing and are built first."""
+def plan(scenario: Scenario, *, build: Sequence[str]) -> list[str]:
+    """One line a step. `build`: the programs that are missing, and are built first."""
     workload, slo = scenario.workload, scenario.workload.slo
     bounds = {"TTFT": slo.time_to_first_token, "TPOT": slo.time_per_output_token}
     objective = ", ".join(f"{name} within {words.seconds(bound)}" for name, bound in bounds.items() if bound)
@@ -26,5 +28,7 @@ def plan(scenario: Scenario, *, build: bool) -> list[str]:
         f"stop all of it {end}; it takes about 1.3 GB of memory and a tenth of a core",
     ]
     if build:
-        steps.insert(0, "build etcd, Kubernetes and Prometheus from Go packages: once, about 7 minutes on 2 idle cores")
+        steps.insert(
+            0, f"build {', '.join(build)} from Go packages: once, for all of them about 7 minutes on 2 idle cores"
+        )
     return steps

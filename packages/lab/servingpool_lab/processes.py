@@ -46,18 +46,19 @@ def wait_until(
     condition: Callable[[], bool],
     timeout_seconds: float,
     description: str,
-    interval_seconds: float = 0.05,
+    interval_seconds: float | None = None,
 ) -> None:
-    """Poll `condition` until it is true.
+    """Poll `condition` until it is true: each `interval_seconds`, else often at first and later four times a second.
 
     Raises:
         TimeoutError: it is still false after `timeout_seconds`; names `description`.
     """
-    deadline = time.monotonic() + timeout_seconds
+    begun = time.monotonic()
     while not condition():
-        if time.monotonic() >= deadline:
+        waited = time.monotonic() - begun
+        if waited >= timeout_seconds:
             raise TimeoutError(f"{description}: not within {timeout_seconds:g} s")
-        time.sleep(interval_seconds)
+        time.sleep(min(0.25, 0.05 + waited / 20) if interval_seconds is None else interval_seconds)
 
 
 def open_local(

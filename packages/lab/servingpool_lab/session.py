@@ -17,9 +17,9 @@ from types import FrameType
 from rich.console import Console
 from rich.live import Live
 
-from servingpool_lab.binaries import ensure_binaries
+from servingpool_lab.binaries import ensure_binaries, missing_programs
 from servingpool_lab.collector import Collector
-from servingpool_lab.go_modules import LAB, MODULES
+from servingpool_lab.go_modules import LAB
 from servingpool_lab.plan import plan
 from servingpool_lab.record import Recorder
 from servingpool_lab.scenario import Scenario
@@ -75,7 +75,7 @@ class Session:
         self._say_plan()
         with _interruptible():
             try:
-                binaries = ensure_binaries(*LAB, console=self._console)
+                binaries = ensure_binaries(*LAB, console=self._console, from_path=True)
             except KeyboardInterrupt:
                 self._console.print("Stopped. Compiled programs are kept, and the next start continues from there.")
                 return
@@ -165,9 +165,8 @@ class Session:
             self._console.print(f"Picture: {self._options.picture}", highlight=False, soft_wrap=True)
 
     def _say_plan(self) -> None:
-        build = any(not MODULES[name].output_directory().is_dir() for name in LAB)
         self._console.print("[b]This will[/]")
-        for step in plan(self._scenario, build=build):
+        for step in plan(self._scenario, build=missing_programs(*LAB)):
             self._console.print(f"  - {step}", highlight=False, soft_wrap=True)
 
     def _say_done(self, what: str, seconds: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import socket
@@ -257,33 +258,38 @@ FILES = {
 ASKS_PROMETHEUS = {"history", "compare", "check", "suggest", "record", "backtest"}
 
 
+Tell = Callable[[str, str], Told]
+
+
 @pytest.fixture(scope="module")
-def told(servers: tuple[Servers, str], tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Told]:
+def tell(servers: tuple[Servers, str], tmp_path_factory: pytest.TempPathFactory) -> Tell:
+    """What a command does in a case. It is run once."""
     now, url = servers
-    home = tmp_path_factory.mktemp("home")
-    found: dict[tuple[str, str], Told] = {}
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("empty")
-        patch.chdir(folder)
-        for name, text in FILES.items():
-            (folder / name).write_text(text)
-        resolved = socket.getaddrinfo
-        patch.setattr(socket, "getaddrinfo", lambda host, *rest, **named: resolved(known(host), *rest, **named))
-        for name in ("KUBECONFIG", "SERVINGPOOL_PROMETHEUS", "SERVINGPOOL_CONFIG", "KUBERNETES_SERVICE_HOST"):
-            patch.delenv(name, raising=False)
-        patch.setenv("HOME", str(home))
-        for case in CASES:
-            now.api, now.prometheus = case.api or empty_cluster, case.prometheus or empty_prometheus
-            config = home / ".kube" / "config"
-            config.parent.mkdir(exist_ok=True)
-            config.unlink(missing_ok=True)
-            if case.kubeconfig is not None:
-                server = NOBODY if case.api is None else f"{url}/api-server"
-                config.write_text(kubeconfig(server) if case.kubeconfig == "good" else case.kubeconfig)
-            prometheus = NOBODY if case.prometheus is None else f"{url}/prometheus"
-            for command in case.commands:
-                found[case.name, command] = run(case, command, prometheus, {str(config): "CONFIG", url: "http://url"})
-    return found
+    home, folder = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("empty")
+    config = home / ".kube" / "config"
+    config.parent.mkdir()
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    resolved, cases = socket.getaddrinfo, {case.name: case for case in CASES}
+
+    @functools.cache
+    def tell(name: str, command: str) -> Told:
+        case = cases[name]
+        now.api, now.prometheus = case.api or empty_cluster, case.prometheus or empty_prometheus
+        config.unlink(missing_ok=True)
+        if case.kubeconfig is not None:
+            server = NOBODY if case.api is None else f"{url}/api-server"
+            config.write_text(kubeconfig(server) if case.kubeconfig == "good" else case.kubeconfig)
+        prometheus = NOBODY if case.prometheus is None else f"{url}/prometheus"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            patch.setattr(socket, "getaddrinfo", lambda host, *rest, **named: resolved(known(host), *rest, **named))
+            for variable in ("KUBECONFIG", "SERVINGPOOL_PROMETHEUS", "SERVINGPOOL_CONFIG", "KUBERNETES_SERVICE_HOST"):
+                patch.delenv(variable, raising=False)
+            patch.setenv("HOME", str(home))
+            return run(case, command, prometheus, {str(config): "CONFIG", url: "http://url"})
+
+    return tell
 
 
 def known(host: str) -> str:
@@ -322,10 +328,8 @@ def run(case: Case, command: str, prometheus: str, names: dict[str, str]) -> Tol
 @pytest.mark.parametrize(
     ("case", "command"), [(case.name, command) for case in CASES for command in case.commands], ids=lambda text: text
 )
-def test_it_ends_with_one_message_that_is_a_sentence(
-    told: dict[tuple[str, str], Told], case: str, command: str
-) -> None:
-    row = told[case, command]
+def test_it_ends_with_one_message_that_is_a_sentence(tell: Tell, case: str, command: str) -> None:
+    row = tell(case, command)
     clock = "This machine's clock is 2h behind Prometheus': times are by Prometheus' clock."
     message = row.message.removeprefix(f"{clock} / ") if "clock" in case else row.message
     assert "Traceback" not in message
@@ -335,13 +339,26 @@ def test_it_ends_with_one_message_that_is_a_sentence(
     assert len(message) > 30
 
 
-def test_what_is_missing_is_never_taken_for_an_answer(told: dict[tuple[str, str], Told]) -> None:
-    codes = {name: {row.code for (case, _), row in told.items() if case == name} for name in {case for case, _ in told}}
-    assert codes["No kubeconfig"] == codes["The API server does not answer"] == {4}
-    assert codes["A kind that the API server does not have"] == {1}
-    assert codes["Prometheus does not answer"] == codes["A login page instead of Prometheus"] == {1, 6}
-    assert codes["No target"] == codes["A time that is none"] == codes["A mode that stops it"] == {2}
+@pytest.mark.parametrize(
+    ("case", "codes"),
+    [
+        ("No kubeconfig", {4}),
+        ("The API server does not answer", {4}),
+        ("A kind that the API server does not have", {1}),
+        ("Prometheus does not answer", {1, 6}),
+        ("A login page instead of Prometheus", {1, 6}),
+        ("No target", {2}),
+        ("A time that is none", {2}),
+        ("A mode that stops it", {2}),
+    ],
+)
+def test_what_is_missing_is_never_taken_for_an_answer(tell: Tell, case: str, codes: set[int]) -> None:
+    [commands] = [each.commands for each in CASES if each.name == case]
+    assert {tell(case, command).code for command in commands} == codes
 
 
-def test_the_table_is_current(told: dict[tuple[str, str], Told]) -> None:
-    hold("On this machine, or by a server that fails", told.values())
+def test_the_table_is_current(tell: Tell) -> None:
+    hold(
+        "On this machine, or by a server that fails",
+        [tell(case.name, command) for case in CASES for command in case.commands],
+    )

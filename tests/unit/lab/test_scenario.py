@@ -90,8 +90,8 @@ def test_says_where_the_manifests_are_missing(monkeypatch: pytest.MonkeyPatch, t
 
 def test_the_plan_names_the_build_only_when_there_is_one() -> None:
     scenario = Scenario(CONV, minutes=20.0, start_at=600.0)
-    assert "once, about 7 minutes" in plan(scenario, build=True)[0]
-    later = "\n".join(plan(scenario, build=False))
+    assert plan(scenario, build=["etcd", "kubectl"])[0].startswith("build etcd, kubectl from Go packages: once, ")
+    later = "\n".join(plan(scenario, build=[]))
     assert "once" not in later
     for wanted in ("TTFT within 2s", "TPOT within 150ms", "1 to 8 replicas", "from 10m on", "after 20 minutes"):
         assert wanted in later, wanted

@@ -232,7 +232,7 @@ class FakeCluster:
     ) -> None:
         self.now = START
         self.leading = True
-        self.share: Share = All(lambda: self.leading)
+        self.share: Share = All(self._leads)
         self.cache = ClusterCache()
         self.writes = Writes()
         self.services: dict[str, Service] = {}
@@ -266,7 +266,7 @@ class FakeCluster:
         self.actor = Actor(self, self.cache, deletion_costs=self._deletion_costs)
         self.reporter = Reporter(self, self.cache)
         backfill = Backfill(self.backends, history=self._history)
-        targets = TargetReader(self, self.cache, lambda: self.now)
+        targets = TargetReader(self, self.cache, self._time)
         self.budgets = Budgets(targets, ClaimTemplates(self))
         self.loop = Reconciler(
             targets,
@@ -279,6 +279,13 @@ class FakeCluster:
             prices=self.prices,
             budgets=BudgetReporter(self.budgets, self),
         )
+
+    # Methods, not functions of this scope: a copy of the world (`kept`) has them of its own.
+    def _time(self) -> float:
+        return self.now
+
+    def _leads(self) -> bool:
+        return self.leading
 
     @property
     def failures(self) -> dict[str, int]:

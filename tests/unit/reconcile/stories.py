@@ -11,17 +11,22 @@ import pytest
 from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics
 
 from .fake_cluster import FakeCluster
+from .kept import kept
 
 ONE_MINUTE = 1.0
 
 
 def serving(rate: float = 6.0, *, replicas: int = 2, minutes: float = 0.0, **spec: Any) -> FakeCluster:
     """A Deployment at so many requests/s and its pool, so many minutes after both were made."""
-    world = FakeCluster()
-    world.serve(rate=rate, replicas=replicas)
-    world.pool(**spec)
-    world.step(minutes=minutes)
-    return world
+
+    def begun() -> FakeCluster:
+        world = FakeCluster()
+        world.serve(rate=rate, replicas=replicas)
+        world.pool(**spec)
+        world.step(minutes=minutes)
+        return world
+
+    return kept(f"serving {rate} {replicas} {minutes} {spec}", begun) if minutes else begun()
 
 
 def settled(**spec: Any) -> FakeCluster:

@@ -12,14 +12,18 @@ from servingpool.decision.learn import Profile
 from servingpool.reconcile.keep import learned_profile
 
 from ..gpubudget.test_budgets import GPUS, budget, held  # noqa: TID252, tests are no package of an installed name
+from .kept import kept
 from .role_cluster import DECODE, GATEWAY, PREFILL, RoleCluster
 
 
 def settled(minutes: float = 60.0, spec: dict[str, Any] | None = None, **settings: Any) -> RoleCluster:
-    world = RoleCluster(**settings)
-    world.pool(**(spec or {}))
-    world.step(minutes=minutes)
-    return world
+    def begun() -> RoleCluster:
+        world = RoleCluster(**settings)
+        world.pool(**(spec or {}))
+        world.step(minutes=minutes)
+        return world
+
+    return kept(f"roles {minutes} {spec} {settings}", begun)
 
 
 class TestSizes:
