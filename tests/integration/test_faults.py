@@ -1,0 +1,350 @@
+"""Faults of the API server, of Prometheus, of the operator and of the world, one after the other before one operator.
+
+Real API server and Prometheus, behind proxies. What has to hold after each of them is in `fault_stage`. The others of
+docs/records/faults.md are named there with their tests; those that take minutes are in `faults/`, by `make faults`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from servingpool_lab import credentials
+from servingpool_lab.api_client import ApiError
+from servingpool_lab.control_plane import ControlPlane
+from servingpool_lab.processes import wait_until
+from servingpool_lab.prometheus import Prometheus
+
+from .conftest import own_namespace
+from .fault_proxy import HOST, Rule, answers, late, reset
+from .fault_stage import GROWING, LEASE, NEED, PATIENCE, STEADY, Fault, Stage, play, staged
+from .operators import Cluster, cluster_in, deployment
+
+pytestmark = pytest.mark.timeout(300, func_only=True)
+
+
+@pytest.fixture(scope="module")
+def stage(
+    control_plane: ControlPlane,
+    pod_metrics: dict[tuple[str, str], str],
+    prometheus: Prometheus,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Stage]:
+    with (
+        cluster_in(control_plane, pod_metrics, "faults") as cluster,
+        staged(cluster, prometheus, tmp_path_factory.mktemp("faults")) as found,
+    ):
+        yield found
+
+
+def refused(code: int, reason: str) -> Rule:
+    """Each request, as an API server refuses it."""
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
+    return answers(code, json.dumps({**body, "message": reason}), **{"Content-Type": "application/json"})
+
+
+def api(rule: Callable[[Stage], Rule]) -> Callable[[Stage], contextlib.AbstractContextManager[None]]:
+    return lambda stage: stage.api.breaking(rule(stage))
+
+
+def is_scale(request: web.BaseRequest) -> bool:
+    return request.method == "PATCH" and request.path.endswith("/scale")
+
+
+@contextlib.contextmanager
+def reset_amid_a_patch(stage: Stage) -> Iterator[None]:
+    """The order is carried out, and its answer is lost."""
+    lost = 0
+
+    async def rule(request: web.BaseRequest, body: bytes) -> web.StreamResponse | None:
+        nonlocal lost
+        if not is_scale(request) or lost:
+            return None
+        lost += 1
+        await stage.api.ask(request, body)
+        return reset(request)
+
+    with stage.api.breaking(rule, cut=False):
+        yield
+        wait_until(lambda: lost == 1, PATIENCE, "an answer is lost")
+
+
+@contextlib.contextmanager
+def killed_amid_a_patch(stage: Stage) -> Iterator[None]:
+    """The order is carried out, and the operator is gone before it has the answer."""
+    pid = stage.operator.process.pid
+    assert pid is not None
+
+    async def rule(request: web.BaseRequest, body: bytes) -> web.StreamResponse | None:
+        if not is_scale(request):
+            return None
+        await stage.api.ask(request, body)
+        os.kill(pid, signal.SIGKILL)
+        return reset(request)
+
+    with stage.api.breaking(rule, cut=False):
+        yield
+        wait_until(lambda: not stage.operator.process.running, PATIENCE, "it is killed")
+
+
+@contextlib.contextmanager
+def stolen_lease(stage: Stage) -> Iterator[None]:
+    """Somebody writes another holder into it, and never renews it."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    stage.plane.client.patch(LEASE, {"spec": {"holderIdentity": "a-thief", "renewTime": now}})
+    wait_until(lambda: not stage.operator.process.running, PATIENCE, "it leaves")
+    yield
+
+
+@contextlib.contextmanager
+def expired_certificate(stage: Stage) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(credentials, "_LIFETIME", timedelta(seconds=-1))
+        expired = stage.authority.issue_server([HOST], [])
+    stage.api.show(expired, stage.directory)
+    yield
+    stage.api.show(stage.authority.issue_server([HOST], []), stage.directory)
+
+
+@contextlib.contextmanager
+def no_names(stage: Stage) -> Iterator[None]:
+    """No name can be resolved, and no connection stands."""
+    flag = stage.directory / "no-names"
+    flag.touch()
+    stage.api.cut()
+    stage.metrics.cut()
+    yield
+    flag.unlink()
+
+
+@contextlib.contextmanager
+def rotated_token(stage: Stage) -> Iterator[None]:
+    """Prometheus takes another token than the one that is mounted."""
+
+    async def rule(request: web.BaseRequest, _: bytes) -> web.StreamResponse | None:
+        if request.headers.get("Authorization") == "Bearer second":
+            return None
+        return web.Response(status=401)
+
+    token = stage.directory / "token"
+    with stage.metrics.breaking(rule):
+        yield
+        token.write_text("second")  # as the kubelet renews it; Prometheus goes on refusing the first
+        stage.cluster.wait_condition(STEADY, "MetricsAvailable", ("True", "ValidMetrics"))
+
+
+def rows(change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> Callable[[Stage], Any]:
+    """Prometheus' answers have other rows."""
+
+    def breaks(stage: Stage) -> Any:
+        async def rule(request: web.BaseRequest, body: bytes) -> web.StreamResponse | None:
+            status, content = await stage.metrics.ask(request, body)
+            answer = json.loads(content)
+            with contextlib.suppress(KeyError, TypeError):
+                answer["data"]["result"] = change(answer["data"]["result"])
+            return web.json_response(answer, status=status)
+
+        return stage.metrics.breaking(rule)
+
+    return breaks
+
+
+def without_a_pod(result: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As of a store of which a shard is away: of `steady` the pod whose name is last is missing."""
+    pods = sorted({row["metric"].get("pod", "") for row in result})
+    gone = [pod for pod in pods if pod.startswith(STEADY)][1:]
+    return [row for row in result if row["metric"].get("pod") not in gone]
+
+
+def condition(name: str, type_: str, *bad: str) -> Callable[[Stage], str]:
+    """The message of a condition while it has one of these reasons."""
+
+    def told(stage: Stage) -> str:
+        _, reason = stage.cluster.condition(name, type_)
+        return f"`{reason}`: {stage.cluster.told(name, type_)}" if reason in bad else ""
+
+    return told
+
+
+def log(pattern: str) -> Callable[[Stage], str]:
+    return lambda stage: f"log: {found}" if (found := stage.logged(pattern)) else ""
+
+
+def rescaled(stage: Stage) -> str:
+    """The event of the order, which nobody else has given."""
+    events = stage.cluster.events(GROWING, "SuccessfulRescale")
+    found = [one["message"] for one in events if stage.since(one["firstTimestamp"])]
+    return f"event: {found[0]}" if found else ""
+
+
+@contextlib.contextmanager
+def made_anew(stage: Stage) -> Iterator[None]:
+    """The Deployment is deleted, and made again under its name as its manifest has it."""
+    stage.plane.client.delete(stage.path(GROWING))
+    yield
+    made = deployment(stage.cluster.namespace, GROWING, 1)
+    pod = made["spec"]["template"]["spec"]
+    pod["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 1}}
+    stage.plane.apply(made)
+
+
+@contextlib.contextmanager
+def half_evicted(stage: Stage) -> Iterator[None]:
+    """One pod of `steady` and the one of `growing`, as a drain of their node does it."""
+    for name in (STEADY, GROWING):
+        pod = min(stage.cluster.ready(name))
+        path = f"/api/v1/namespaces/{stage.cluster.namespace}/pods/{pod}/eviction"
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+        stage.plane.client.create(path, eviction)
+    yield
+
+
+@contextlib.contextmanager
+def never_ready(stage: Stage) -> Iterator[None]:
+    """A new template whose pods never become ready, as where their image cannot be pulled; it is taken back."""
+
+    def annotate(value: str | None) -> None:
+        template = {"metadata": {"annotations": {"servingpool.dev/never-ready": value}}}
+        stage.plane.client.patch(stage.path(GROWING), {"spec": {"template": template}})
+
+    annotate("true")
+    yield
+    annotate(None)
+
+
+@contextlib.contextmanager
+def namespace_deleted_amid_a_scale(stage: Stage) -> Iterator[None]:
+    """The order waits before the API server until the namespace and all in it are gone."""
+    with own_namespace(stage.plane) as name:
+        other = Cluster(stage.plane, stage.cluster.traffic, name)
+        gone, caught = asyncio.Event(), asyncio.Event()
+
+        async def rule(request: web.BaseRequest, _: bytes) -> web.StreamResponse | None:
+            if is_scale(request) and f"/namespaces/{name}/" in request.path:
+                caught.set()
+                await asyncio.wait_for(gone.wait(), 8.0)
+            return None
+
+        with stage.api.breaking(rule, cut=False):
+            stage.plane.apply(deployment(name, "going", 1))
+            other.pool("going", targets=[{"name": "going", "min": 2, "max": 3}])
+            wait_until(caught.is_set, PATIENCE, "it is ordered")
+            stage.plane.client.delete(f"/api/v1/namespaces/{name}")
+            wait_until(lambda: absent(stage, f"/apis/apps/v1/namespaces/{name}/deployments/going"), 8, "it is gone")
+            stage.api.call(gone.set)
+            yield
+
+
+def absent(stage: Stage, path: str) -> bool:
+    try:
+        stage.plane.client.get(path)
+    except ApiError as error:
+        return error.status == 404
+    return False
+
+
+FAULTS = [
+    Fault(
+        "API server 429",
+        "each request refused with 429 for 8 s",
+        api(lambda _: refused(429, "TooManyRequests")),
+        log(r"Cannot [^\n]*429[^\n]*"),
+        lasts=8.0,
+    ),
+    Fault(
+        "API server 500",
+        "each request refused with 500 for 8 s",
+        api(lambda _: refused(500, "InternalError")),
+        log(r"Cannot [^\n]*500[^\n]*"),
+        lasts=8.0,
+    ),
+    Fault(
+        "API server 5 s late",
+        "each answer 5 s late for 12 s",
+        api(lambda _: late(5.0)),
+        log(r"The lease was not renewed[^\n]*"),
+        lasts=12.0,
+    ),
+    Fault("reset amid a patch", "the answer to a scale lost", reset_amid_a_patch, rescaled, amid=False),
+    Fault(
+        "certificate expired",
+        "the server shows an expired certificate",
+        expired_certificate,
+        log(r"The lease was not renewed[^\n]*"),
+    ),
+    Fault(
+        "Prometheus partial",
+        "answers without one of two pods",
+        rows(without_a_pod),
+        condition(STEADY, "MetricsAvailable", "PartialMetrics"),
+    ),
+    Fault(
+        "Prometheus empty",
+        "answers without a row",
+        rows(lambda _: []),
+        condition(STEADY, "MetricsAvailable", "FailedGetMetrics", "NotScraped"),
+    ),
+    Fault(
+        "401 after rotation",
+        "Prometheus takes a newer token than the mounted one",
+        rotated_token,
+        condition(STEADY, "MetricsAvailable", "FailedGetMetrics"),
+    ),
+    Fault(
+        "SIGKILL between patch and status",
+        "killed before the answer to a scale",
+        killed_amid_a_patch,
+        rescaled,
+        amid=False,
+    ),
+    Fault("Lease stolen", "another holder written into it", stolen_lease, log(r"The lease was lost[^\n]*")),
+    Fault(
+        "namespace deleted amid a scale",
+        "deleted while an order is on its way",
+        namespace_deleted_amid_a_scale,
+        log(r"Cannot scale Deployment [^\n]*/going[^\n]*"),
+    ),
+    Fault(
+        "Deployment made anew",
+        "deleted, and made again with one replica",
+        made_anew,
+        condition(GROWING, "Ready", "TargetNotFound"),
+    ),
+    Fault(
+        "half of the fleet evicted",
+        "a pod of each pool evicted",
+        half_evicted,
+        lambda stage: (
+            f"`status.fleet` {fleet}"
+            if (fleet := stage.cluster.status(STEADY)["fleet"]) != f"{NEED}/{NEED}/{NEED}"
+            else ""
+        ),
+    ),
+    Fault(
+        "image pull failure",
+        "a rollout whose pods never become ready, taken back",
+        never_ready,
+        condition(GROWING, "Ready", "RolloutInProgress"),
+    ),
+    Fault(
+        "DNS gone",
+        "no name resolved, no connection left",
+        no_names,
+        log(r"The lease was not renewed[^\n]*"),
+    ),
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: re.sub(r"\W+", "-", fault.name))
+def test_a_fault_costs_nothing_that_is_needed_and_is_told(stage: Stage, fault: Fault) -> None:
+    play(stage, fault, "integration/test_faults.py::test_a_fault_costs_nothing_that_is_needed_and_is_told")
