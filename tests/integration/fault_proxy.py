@@ -33,6 +33,7 @@ class Proxy:
         self._upstream, self._trust, self._tls = upstream, trust, tls
         self._port = free_ports(1)[0]
         self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(lambda *_: None)  # of a connection that was cut there is nobody to tell
         self._connections: set[asyncio.Transport] = set()
         self.rule: Rule | None = None
         self.line: Callable[[str, bytes], bytes | None] | None = None
@@ -94,13 +95,18 @@ class Proxy:
         connector = aiohttp.TCPConnector(ssl=self._trust if self._trust is not None else True, limit=0)
         self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False, trust_env=False)
         server = web.Server(self._handle)
-        self._runner = web.ServerRunner(server)
+        self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await self._runner.setup()
-        await web.TCPSite(self._runner, HOST, self._port, ssl_context=self._tls, shutdown_timeout=1.0).start()
+        await web.TCPSite(self._runner, HOST, self._port, ssl_context=self._tls).start()
 
     async def _close(self) -> None:
         await self._session.close()
         await self._runner.cleanup()
+        # A handler whose client was cut off may still wait for what the other end says.
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         transport = request.transport

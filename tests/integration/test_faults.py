@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from servingpool.adapters.cluster.objects import FIELD_MANAGER
 from servingpool_lab import credentials
 from servingpool_lab.api_client import ApiError
 from servingpool_lab.control_plane import ControlPlane
@@ -180,11 +181,12 @@ def log(pattern: str) -> Callable[[Stage], str]:
     return lambda stage: f"log: {found}" if (found := stage.logged(pattern)) else ""
 
 
-def rescaled(stage: Stage) -> str:
-    """The event of the order, which nobody else has given."""
-    events = stage.cluster.events(GROWING, "SuccessfulRescale")
-    found = [one["message"] for one in events if stage.since(one["firstTimestamp"])]
-    return f"event: {found[0]}" if found else ""
+def remembered(stage: Stage) -> str:
+    """The order in the status, as the operator's own though nobody had the answer."""
+    for change in stage.cluster.status(GROWING).get("history", []):
+        if change["to"] == 2 and change["by"] == FIELD_MANAGER and stage.since(change["at"]):
+            return f"`status.history`: {change['from']} -> 2 by {change['by']}"
+    return ""
 
 
 @contextlib.contextmanager
@@ -275,7 +277,7 @@ FAULTS = [
         log(r"The lease was not renewed[^\n]*"),
         lasts=12.0,
     ),
-    Fault("reset amid a patch", "the answer to a scale lost", reset_amid_a_patch, rescaled, amid=False),
+    Fault("reset amid a patch", "the answer to a scale lost", reset_amid_a_patch, remembered, amid=False),
     Fault(
         "certificate expired",
         "the server shows an expired certificate",
@@ -304,7 +306,7 @@ FAULTS = [
         "SIGKILL between patch and status",
         "killed before the answer to a scale",
         killed_amid_a_patch,
-        rescaled,
+        remembered,
         amid=False,
     ),
     Fault("Lease stolen", "another holder written into it", stolen_lease, log(r"The lease was lost[^\n]*")),
