@@ -29,6 +29,7 @@ HERE = Path(__file__).parent
 LONG = {
     "test_emulator.py",
     "test_engines_scaled.py",
+    "test_faults.py",
     "test_lab.py",
     "test_operator.py",
     "test_other_kinds.py",

@@ -8,6 +8,7 @@ a pod that drains was lost.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import ssl
@@ -41,7 +42,11 @@ PATIENCE = 120.0
 STEADY, GROWING, GPUS = "steady", "growing", 5
 RATE, NEED = 14.0, 2
 """Requests per second of `steady`, and how many of its replicas serve them; it may have no more."""
+NAMES = re.compile(rf"\b(?:{STEADY}|{GROWING})-\w+-\w+|\btest-\w{{8}}\b")
+"""Of pods and namespaces, which are others in each run."""
 USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
+PROBED = 10.0
+"""Seconds for which the probe fails before the operator is started again."""
 REQUEST, GRACE = 2.0, 4
 """Seconds that a request takes, and that a pod has to end what it serves."""
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/servingpool-operator"
@@ -103,14 +108,17 @@ class Stage:
     operator: OperatorProcess
     api: Proxy
     metrics: Proxy
+    prometheus: Prometheus
     clients: Clients
     directory: Path
     authority: CertificateAuthority
-    token: str = "first"
-    """The bearer token that Prometheus takes."""
+    others: str = ""
+    """A namespace with many pools."""
     _seen: int = 0
     """Characters of the operator's log from before the fault."""
     _before: float = 0.0
+    _unwell_since: float = math.inf
+    """By the monotonic clock."""
 
     @property
     def plane(self) -> ControlPlane:
@@ -138,6 +146,8 @@ class Stage:
     def begin(self) -> None:
         self.rest()
         self._seen, self._before = len(self.operator.log()), time.time()
+        self.clients.sent = 0
+        self.clients.lost.clear()
 
     def rest(self) -> None:
         """Both pools as they are between two faults."""
@@ -145,9 +155,11 @@ class Stage:
         wait_until(lambda: self.well() and self.sized(1), PATIENCE, f"the stage is at rest\n{self.state()}")
 
     def well(self) -> bool:
-        """Whether the operator serves both pools. One that has ended is started again, as a kubelet does it."""
-        if not self.operator.process.running:
-            self.operator.process.start()
+        """Whether the operator serves both pools.
+
+        One that has ended is started again, as a kubelet does it, and so is one whose probe fails for long.
+        """
+        self.revive()
         with contextlib.suppress(OSError, ApiError):
             return self.operator.healthy() == 200 and all(
                 self.cluster.condition(name, type_)[0] == "True"
@@ -155,6 +167,16 @@ class Stage:
                 for type_ in ("Ready", "MetricsAvailable")
             )
         return False
+
+    def revive(self) -> None:
+        if not self.operator.process.running:
+            self.operator.process.start()
+        unwell = False
+        with contextlib.suppress(OSError):
+            unwell = self.operator.healthy() != 200
+        self._unwell_since = min(self._unwell_since, time.monotonic()) if unwell else math.inf
+        if time.monotonic() - self._unwell_since > PROBED:
+            self.operator.process.stop()
 
     def sized(self, replicas: int) -> bool:
         """Whether `growing` has these replicas, all of both pools serve, and none drains."""
@@ -173,6 +195,10 @@ class Stage:
             for write in audit.writes(self.plane, self.cluster.namespace)
             if write.user == USER and write.replicas is not None and write.seconds >= self._before
         ]
+
+    def forget_orders(self) -> None:
+        """From now on they count: what was stored before is gone."""
+        self._before = time.time()
 
     def state(self) -> str:
         told = {name: self.cluster.status(name).get("conditions") for name in (STEADY, GROWING)}
@@ -209,7 +235,7 @@ class Fault:
 def play(stage: Stage, fault: Fault, where: str) -> None:
     """Break, grow, heal, recover; then what has to hold is asserted, and noted."""
     stage.begin()
-    sent, said = stage.clients.sent, ""
+    said = ""
 
     def told() -> bool:
         nonlocal said
@@ -228,8 +254,7 @@ def play(stage: Stage, fault: Fault, where: str) -> None:
     seconds = time.monotonic() - healed
     if not fault.amid:
         wait_for(told, f"{fault.name} is told", stage)
-    held = stage.held().replace(f"{stage.clients.sent} requests", f"{stage.clients.sent - sent} requests")
-    note(fault.name, [fault.done, held, said, f"{seconds:.0f}", f"`{where}`"])
+    note(fault.name, [fault.done, stage.held(), NAMES.sub("NAME", said), f"{seconds:.0f}", f"`{where}`"])
 
 
 def wait_for(reached: Callable[[], bool], what: str, stage: Stage) -> None:
@@ -251,18 +276,23 @@ def note(name: str, cells: list[str]) -> None:
     RECORD.write_text("\n".join(lines) + "\n")
 
 
+def served(namespace: str, name: str, replicas: int) -> dict[str, Any]:
+    """A Deployment whose pods have a GPU each, and time to end what they serve."""
+    made = deployment(namespace, name, replicas)
+    pod = made["spec"]["template"]["spec"]
+    pod["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 1}}
+    pod["terminationGracePeriodSeconds"] = GRACE
+    return made
+
+
 @contextlib.contextmanager
 def staged(cluster: Cluster, prometheus: Prometheus, directory: Path) -> Iterator[Stage]:
     """The two pools with what they need, clients, proxies and an operator, once all is at rest."""
     plane, namespace = cluster.plane, cluster.namespace
     for name, replicas, rate in ((STEADY, NEED, RATE), (GROWING, 1, 2.0)):
-        made = deployment(namespace, name, replicas)
-        pod = made["spec"]["template"]["spec"]
-        pod["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 1}}
-        pod["terminationGracePeriodSeconds"] = GRACE
-        plane.apply(made)
+        plane.apply(served(namespace, name, replicas))
         cluster.traffic.services[namespace, name] = Service(name, rate)
-        cluster.pool(name, targets=[{"name": name, "min": 1, "max": NEED if name == STEADY else 1}])
+        cluster.pool(name, targets=[{"name": name, "min": 1, "max": replicas}])
     budget = {"apiVersion": "servingpool.dev/v1alpha1", "kind": "GPUBudget", "metadata": {"name": namespace}}
     chosen = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
     plane.apply({**budget, "spec": {"gpus": GPUS, **chosen}})
@@ -282,7 +312,7 @@ def staged(cluster: Cluster, prometheus: Prometheus, directory: Path) -> Iterato
         ]
         operator = OperatorProcess(plane, directory, settings, kubeconfig=through(api, authority, plane, directory))
         operator.process._environment = resolving(directory, operator.process._environment)
-        stage = Stage(cluster, operator, api, metrics, clients, directory, authority)
+        stage = Stage(cluster, operator, api, metrics, prometheus, clients, directory, authority)
         with operator.running():
             try:
                 stage.rest()
