@@ -21,7 +21,7 @@ LANE := $(BIN)/python tools/lane.py
 E2E := -m pytest -p no:randomly --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo afternoon fleet test test-equipment keda coverage test-unit test-vllm test-ollama soak lint format generate verify docs bench bench-control evidence lanes assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image backtest-image lab-image image-test wheels dist zipapp chart-package release sbom version clean
+.PHONY: help go run demo afternoon fleet test test-equipment keda coverage test-unit test-vllm test-ollama faults soak lint format generate verify docs bench bench-control evidence lanes assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image backtest-image lab-image image-test wheels dist zipapp chart-package release sbom version clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -75,6 +75,10 @@ test-vllm: $(STAMP)  ## The operator's reading against a real vLLM (VLLM_PYTHON,
 
 test-ollama: $(STAMP)  ## Real Ollama processes behind a real LiteLLM, scaled on the local control plane (OLLAMA, or built: 20 min, once); or skips
 	@$(LANE) $@ $(BIN)/python -m pytest -s tests/ollama
+
+faults: $(STAMP)  ## Every fault of docs/records/faults.md that is played, on the local control plane (10 min)
+	@$(BIN)/python -m servingpool_lab.binaries
+	@$(LANE) $@ $(BIN)/python -m pytest -p no:randomly tests/integration/test_faults.py tests/integration/long_faults.py
 
 # Sequences of observations; and rows, objects, profiles, files, selectors and arguments from outside.
 FUZZED := decision/test_properties.py gpubudget/test_sharing.py gpubudget/test_part_claims.py reconcile/test_learned_profile.py \

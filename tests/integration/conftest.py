@@ -26,7 +26,7 @@ from .pod_pages import PodPages
 
 PodMetrics = dict[tuple[str, str], str]
 HERE = Path(__file__).parent
-LONG = {"test_engines_scaled.py", "test_own_record.py", "test_several_targets.py", "test_zero.py"}
+LONG = {"test_engines_scaled.py", "test_faults.py", "test_own_record.py", "test_several_targets.py", "test_zero.py"}
 """Over half a minute each. They begin right after the chains, so that none is left alone at the end."""
 STORIES = {"test_handover.py", "test_leader.py", "test_operator.py", "test_zero.py"}
 """One operator process, or two, for the whole module: what a test does to it is what the next one finds."""

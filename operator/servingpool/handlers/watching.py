@@ -6,6 +6,7 @@ start in quadratic time. Pods and Deployments are watched the same way: one libr
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
@@ -16,7 +17,7 @@ from kopf._cogs.structs.references import Insights, NamespaceName  # no public w
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import ClusterError, Forbidden
-from servingpool.adapters.cluster.objects import Kind
+from servingpool.adapters.cluster.objects import Kind, revision_of
 from servingpool.api.group import BUDGET_PLURAL, GROUP, PLURAL, VERSION
 
 log = logging.getLogger(__name__)
@@ -24,6 +25,8 @@ log = logging.getLogger(__name__)
 OURS: tuple[Kind, ...] = ((GROUP, VERSION, PLURAL), (GROUP, VERSION, BUDGET_PLURAL))
 UNWATCHED = 30.0
 """Seconds for which a kind of ours may go unwatched though the API server has it: kopf sees a new kind in a few."""
+
+RESTORED = "The API server was restored to an older state, so the watches miss changes. Restart the operator."
 
 Scope = tuple[Kind, str | None]
 """Objects that a watch shows: a kind, in one namespace or (None) in all."""
@@ -47,6 +50,9 @@ class Inventory(Protocol):
 
     async def serves(self, kind: Kind) -> bool:
         """Whether the API server has this kind."""
+
+    async def revision(self, kind: Kind, namespace: str | None) -> int:
+        """The resourceVersion of a list of the kind; 0 if it is unknown."""
 
 
 class Watches:
@@ -83,6 +89,10 @@ class Watches:
         """Namespaces that cannot be read now, and why."""
         self._unwatched: dict[Kind, float] = {}
         """Kinds of ours that the API server has and nobody watches, and since when by `clock`."""
+        self._revision = 0
+        """The highest resourceVersion of pools that was seen: of one kind, for kinds may be stored apart."""
+        self._restored = False
+        """Whether the API server has gone back behind it."""
         self.listed_at = clock()
         """Time at which an object of a list was last shown, by `clock`."""
 
@@ -112,8 +122,11 @@ class Watches:
         """Why the operator should be restarted; None while it is well.
 
         kopf looks for a kind when its definition changes. One that was deleted and made again may not be listed yet
-        when it looks, and then nothing makes it look again.
+        when it looks, and then nothing makes it look again. An API server whose etcd was restored from a backup answers
+        watches from a resourceVersion that it has not reached yet with nothing, for ten minutes at a time.
         """
+        if self._restored:
+            return RESTORED
         now, unwatched = self._clock(), self._unwatched.keys() - self._watched
         late = [kind for kind in unwatched if now - self._unwatched[kind] >= UNWATCHED]
         return f"The API server has {late[0][2]}, and they are not watched." if late else None
@@ -144,10 +157,20 @@ class Watches:
                     self._leave_out(namespace, error)
             except ClusterError:
                 pass  # the next time
+            await self._compare_revision(namespace)
         if not self._namespaces:  # else a kind that goes ends kopf, and so the operator
             await self._look_for_unwatched()
         elif self.insights.ready_namespaces.is_set():
             await self._watch({*self._namespaces} - self.left_out.keys())
+
+    async def _compare_revision(self, namespace: str | None) -> None:
+        seen = self._revision  # what a watch shows during the list may be newer than the list
+        with contextlib.suppress(ClusterError):
+            found = await self._cluster.revision(OURS[0], namespace)
+            if 0 < found < seen and not self._restored:
+                self._restored = True
+                log.warning(RESTORED)
+            self._revision = max(found, self._revision)
 
     async def _look_for_unwatched(self) -> None:
         for kind in OURS:
@@ -217,6 +240,8 @@ class Watches:
             if event["type"] is None:
                 self.listed_at = self._clock()
             meta = raw["metadata"]
+            if kind == OURS[0]:
+                self._revision = max(self._revision, revision_of(meta))
             namespace = meta.get("namespace", "")
             shown = self._shown[kind, namespace if self._namespaces else None]
             if gone:

@@ -12,7 +12,7 @@ from kopf._cogs.structs.references import NamespaceName, Resource
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import ClusterError, Forbidden
 from servingpool.adapters.cluster.objects import Kind, TargetKey
-from servingpool.handlers.watching import Watches
+from servingpool.handlers.watching import RESTORED, Watches
 
 POOLS = ("servingpool.dev", "v1alpha1", "servingpools")
 PODS = ("", "v1", "pods")
@@ -29,6 +29,8 @@ class World:
         self.lists: list[tuple[Kind, str | None]] = []
         """What was listed in full: kind, namespace."""
         self.refused: set[Kind] = set()
+        self.revisions = 0
+        """What a list of pools has as its resourceVersion."""
         self.served = {POOLS}
         """Kinds of ours that the API server has."""
         self.forbidden: set[str] = set()
@@ -72,6 +74,12 @@ class World:
 
     async def serves(self, kind: Kind) -> bool:
         return kind in self.served
+
+    async def revision(self, kind: Kind, namespace: str | None) -> int:
+        found = self.revisions
+        for raw, type_ in self.meanwhile:
+            await self.show(raw, type_)
+        return found
 
     def _found(self, kind: Kind, namespace: str | None) -> set[str]:
         if namespace in self.forbidden:
@@ -269,5 +277,37 @@ async def test_a_kind_that_is_made_again_and_not_watched_fails_the_probe() -> No
     world.now += 60.0
     assert world.watches.problem == "The API server has servingpools, and they are not watched."
     world.watches.insights.watched_resources.add(watched)
+    await world.watches.forget_deleted()
+    assert world.watches.problem is None
+
+
+async def test_an_api_server_that_was_restored_from_a_backup_fails_the_probe() -> None:
+    """It answers a watch from where the operator was with nothing, until it is there again."""
+    world = World()
+    await world.start(pool("a"))
+    world.revisions = 900
+    await world.watches.forget_deleted()
+    newer = pool("a")
+    newer["metadata"]["resourceVersion"] = "1000"
+    world.meanwhile = [(newer, "MODIFIED")]  # after the list
+    await world.watches.forget_deleted()
+    assert world.watches.problem is None
+    world.meanwhile, world.revisions = [], 1000
+    await world.watches.forget_deleted()
+    assert world.watches.problem is None
+    world.revisions = 999
+    await world.watches.forget_deleted()
+    assert world.watches.problem == RESTORED
+    world.revisions = 2000
+    await world.watches.forget_deleted()
+    assert world.watches.problem == RESTORED, "what was changed in between was not shown"
+
+
+async def test_a_list_without_a_revision_fails_nothing() -> None:
+    world = World()
+    await world.start(pool("a"))
+    world.revisions = 900
+    await world.watches.forget_deleted()
+    world.revisions = 0
     await world.watches.forget_deleted()
     assert world.watches.problem is None

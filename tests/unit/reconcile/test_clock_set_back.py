@@ -1,4 +1,4 @@
-"""The operator's clock is set back in the middle of a miss."""
+"""The operator's clock is set back, or forward, in the middle of a miss."""
 
 from __future__ import annotations
 
@@ -33,6 +33,15 @@ def test_nothing_is_removed_that_is_needed_and_the_load_is_followed_as_without_i
     expected, found = fleet(0.0), fleet(-back, after=after)
     assert min(found[20:]) >= min(expected[20:])
     assert max(found) <= max(expected)
+    assert next(tick for tick, one in enumerate(found) if one >= 4) <= 4
+
+
+@pytest.mark.parametrize("after", [0.0, 300.0])
+def test_an_hour_forward_costs_no_replica_that_is_needed(after: float) -> None:
+    """All that was seen is then over an hour old."""
+    found = fleet(3600.0, after=after)
+    assert min(found[20:]) >= 3, "which serve it at a load of 0.7"
+    assert max(found) <= 6
     assert next(tick for tick, one in enumerate(found) if one >= 4) <= 4
 
 

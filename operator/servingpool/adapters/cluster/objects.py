@@ -216,6 +216,12 @@ def key_of(raw: Raw) -> Key:
     return meta.get("namespace", ""), meta["name"]
 
 
+def revision_of(meta: Raw) -> int:
+    """The resourceVersion in metadata of an object or a list; 0 if it is no number."""
+    told = meta.get("resourceVersion")
+    return int(told) if isinstance(told, str) and told.isdecimal() else 0
+
+
 def pool(raw: Raw) -> Raw:
     """A ServingPool without fields that nobody reads: managedFields are half of it, 18 KB as Python objects.
 

@@ -1,0 +1,448 @@
+"""The faults of docs/records/faults.md that are played: what breaks and heals, and what the operator tells of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from servingpool.adapters.cluster.objects import FIELD_MANAGER
+from servingpool_lab import credentials
+from servingpool_lab.api_client import ApiError
+from servingpool_lab.processes import SupervisedProcess, wait_until
+
+from .conftest import own_namespace
+from .fault_proxy import HOST, Rule, answers, late, reset
+from .fault_stage import GROWING, LEASE, NEED, PATIENCE, STEADY, Fault, Stage, served
+from .operators import Cluster, deployment, serving_pool
+
+WRITES = 1000
+"""More than an API server has within the minute in which the operator compares."""
+
+
+def refused(code: int, reason: str) -> Rule:
+    """Each request, as an API server refuses it."""
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
+    return answers(code, json.dumps({**body, "message": reason}), **{"Content-Type": "application/json"})
+
+
+def api(rule: Callable[[Stage], Rule]) -> Callable[[Stage], contextlib.AbstractContextManager[None]]:
+    return lambda stage: stage.api.breaking(rule(stage))
+
+
+def is_scale(request: web.BaseRequest) -> bool:
+    return request.method == "PATCH" and request.path.endswith("/scale")
+
+
+@contextlib.contextmanager
+def reset_amid_a_patch(stage: Stage) -> Iterator[None]:
+    """The order is carried out, and its answer is lost."""
+    lost = 0
+
+    async def rule(request: web.BaseRequest, body: bytes) -> web.StreamResponse | None:
+        nonlocal lost
+        if not is_scale(request) or lost:
+            return None
+        lost += 1
+        await stage.api.ask(request, body)
+        return reset(request)
+
+    with stage.api.breaking(rule, cut=False):
+        yield
+        wait_until(lambda: lost == 1, PATIENCE, "an answer is lost")
+
+
+@contextlib.contextmanager
+def killed_amid_a_patch(stage: Stage) -> Iterator[None]:
+    """The order is carried out, and the operator is gone before it has the answer."""
+    pid = stage.operator.process.pid
+    assert pid is not None
+
+    async def rule(request: web.BaseRequest, body: bytes) -> web.StreamResponse | None:
+        if not is_scale(request):
+            return None
+        await stage.api.ask(request, body)
+        os.kill(pid, signal.SIGKILL)
+        return reset(request)
+
+    with stage.api.breaking(rule, cut=False):
+        yield
+        wait_until(lambda: not stage.operator.process.running, PATIENCE, "it is killed")
+
+
+@contextlib.contextmanager
+def stolen_lease(stage: Stage) -> Iterator[None]:
+    """Somebody writes another holder into it, and never renews it."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    stage.plane.client.patch(LEASE, {"spec": {"holderIdentity": "a-thief", "renewTime": now}})
+    wait_until(lambda: not stage.operator.process.running, PATIENCE, "it leaves")
+    yield
+
+
+@contextlib.contextmanager
+def expired_certificate(stage: Stage) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(credentials, "_LIFETIME", timedelta(seconds=-1))
+        expired = stage.authority.issue_server([HOST], [])
+    stage.api.show(expired, stage.directory)
+    yield
+    stage.api.show(stage.authority.issue_server([HOST], []), stage.directory)
+
+
+@contextlib.contextmanager
+def no_names(stage: Stage) -> Iterator[None]:
+    """No name can be resolved, and no connection stands."""
+    flag = stage.directory / "no-names"
+    flag.touch()
+    stage.api.cut()
+    stage.metrics.cut()
+    yield
+    flag.unlink()
+
+
+@contextlib.contextmanager
+def rotated_token(stage: Stage) -> Iterator[None]:
+    """Prometheus takes another token than the one that is mounted."""
+
+    async def rule(request: web.BaseRequest, _: bytes) -> web.StreamResponse | None:
+        if request.headers.get("Authorization") == "Bearer second":
+            return None
+        return web.Response(status=401)
+
+    token = stage.directory / "token"
+    with stage.metrics.breaking(rule):
+        yield
+        token.write_text("second")  # as the kubelet renews it; Prometheus goes on refusing the first
+        stage.cluster.wait_condition(STEADY, "MetricsAvailable", ("True", "ValidMetrics"))
+
+
+def rows(change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> Callable[[Stage], Any]:
+    """Prometheus' answers have other rows."""
+
+    def breaks(stage: Stage) -> Any:
+        async def rule(request: web.BaseRequest, body: bytes) -> web.StreamResponse | None:
+            status, content = await stage.metrics.ask(request, body)
+            answer = json.loads(content)
+            with contextlib.suppress(KeyError, TypeError):
+                answer["data"]["result"] = change(answer["data"]["result"])
+            return web.json_response(answer, status=status)
+
+        return stage.metrics.breaking(rule)
+
+    return breaks
+
+
+def without_a_pod(result: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As of a store of which a shard is away: of `steady` the pod whose name is last is missing."""
+    pods = sorted({row["metric"].get("pod", "") for row in result})
+    gone = [pod for pod in pods if pod.startswith(STEADY)][1:]
+    return [row for row in result if row["metric"].get("pod") not in gone]
+
+
+def condition(name: str, type_: str, *bad: str) -> Callable[[Stage], str]:
+    """The message of a condition while it has one of these reasons."""
+
+    def told(stage: Stage) -> str:
+        _, reason = stage.cluster.condition(name, type_)
+        return f"`{reason}`: {stage.cluster.told(name, type_)}" if reason in bad else ""
+
+    return told
+
+
+def log(pattern: str) -> Callable[[Stage], str]:
+    return lambda stage: f"log: {found}" if (found := stage.logged(pattern)) else ""
+
+
+def remembered(stage: Stage) -> str:
+    """The order in the status, as the operator's own though nobody had the answer."""
+    for change in stage.cluster.status(GROWING).get("history", []):
+        if change["to"] == 2 and change["by"] == FIELD_MANAGER and stage.since(change["at"]):
+            return f"`status.history`: {change['from']} -> 2 by {change['by']}"
+    return ""
+
+
+@contextlib.contextmanager
+def made_anew(stage: Stage) -> Iterator[None]:
+    """The Deployment is deleted, and made again under its name as its manifest has it."""
+    stage.plane.client.delete(stage.path(GROWING))
+    yield
+    stage.plane.apply(served(stage.cluster.namespace, GROWING, 1))
+
+
+@contextlib.contextmanager
+def half_evicted(stage: Stage) -> Iterator[None]:
+    """One pod of `steady` and the one of `growing`, as a drain of their node does it."""
+    for name in (STEADY, GROWING):
+        pod = min(stage.cluster.ready(name))
+        path = f"/api/v1/namespaces/{stage.cluster.namespace}/pods/{pod}/eviction"
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+        stage.plane.client.create(path, eviction)
+    yield
+
+
+@contextlib.contextmanager
+def never_ready(stage: Stage) -> Iterator[None]:
+    """A new template whose pods never become ready, as where their image cannot be pulled; it is taken back."""
+
+    def annotate(value: str | None) -> None:
+        template = {"metadata": {"annotations": {"servingpool.dev/never-ready": value}}}
+        stage.plane.client.patch(stage.path(GROWING), {"spec": {"template": template}})
+
+    annotate("true")
+    yield
+    annotate(None)
+
+
+@contextlib.contextmanager
+def namespace_deleted_amid_a_scale(stage: Stage) -> Iterator[None]:
+    """The order waits before the API server until the namespace and all in it are gone."""
+    with own_namespace(stage.plane) as name:
+        other = Cluster(stage.plane, stage.cluster.traffic, name)
+        gone, caught = asyncio.Event(), asyncio.Event()
+
+        async def rule(request: web.BaseRequest, _: bytes) -> web.StreamResponse | None:
+            if is_scale(request) and f"/namespaces/{name}/" in request.path:
+                caught.set()
+                await asyncio.wait_for(gone.wait(), 8.0)
+            return None
+
+        with stage.api.breaking(rule, cut=False):
+            stage.plane.apply(deployment(name, "going", 1))
+            other.pool("going", targets=[{"name": "going", "min": 2, "max": 3}])
+            wait_until(caught.is_set, PATIENCE, "it is ordered")
+            stage.plane.client.delete(f"/api/v1/namespaces/{name}")
+            wait_until(lambda: absent(stage, f"/apis/apps/v1/namespaces/{name}/deployments/going"), 8, "it is gone")
+            stage.api.call(gone.set)
+            yield
+
+
+def absent(stage: Stage, path: str) -> bool:
+    try:
+        stage.plane.client.get(path)
+    except ApiError as error:
+        return error.status == 404
+    return False
+
+
+QUICK = [
+    Fault(
+        "API server 429",
+        "each request refused with 429 for 8 s",
+        api(lambda _: refused(429, "TooManyRequests")),
+        log(r"Cannot [^\n]*429[^\n]*"),
+        lasts=8.0,
+    ),
+    Fault("reset amid a patch", "the answer to a scale lost", reset_amid_a_patch, remembered, amid=False),
+    Fault(
+        "Prometheus empty",
+        "answers without a row",
+        rows(lambda _: []),
+        condition(STEADY, "MetricsAvailable", "FailedGetMetrics", "NotScraped"),
+    ),
+    Fault(
+        "401 after rotation",
+        "Prometheus takes a newer token than the mounted one",
+        rotated_token,
+        condition(STEADY, "MetricsAvailable", "FailedGetMetrics"),
+    ),
+    Fault(
+        "SIGKILL between patch and status",
+        "killed before the answer to a scale",
+        killed_amid_a_patch,
+        remembered,
+        amid=False,
+    ),
+    Fault(
+        "Deployment made anew",
+        "deleted, and made again with one replica",
+        made_anew,
+        condition(GROWING, "Ready", "TargetNotFound"),
+    ),
+    Fault(
+        "half of the fleet evicted",
+        "a pod of each pool evicted",
+        half_evicted,
+        lambda stage: (
+            f"`status.fleet` {fleet}"
+            if (fleet := stage.cluster.status(STEADY)["fleet"]) != f"{NEED}/{NEED}/{NEED}"
+            else ""
+        ),
+    ),
+    Fault(
+        "image pull failure",
+        "a rollout whose pods never become ready, taken back",
+        never_ready,
+        condition(GROWING, "Ready", "RolloutInProgress"),
+    ),
+    Fault(
+        "DNS gone",
+        "no name resolved, no connection left",
+        no_names,
+        log(r"The lease was not renewed[^\n]*"),
+    ),
+]
+"""Those of `make test`."""
+
+
+@contextlib.contextmanager
+def missed_delete(stage: Stage) -> Iterator[None]:
+    """Another pool's Deployment is deleted, and the watch does not show it."""
+    name, namespace = "missed", stage.cluster.namespace
+    stage.plane.apply(deployment(namespace, name, 1))
+    stage.cluster.pool(name, targets=[{"name": name, "min": 1, "max": 1}])
+    stage.cluster.wait_condition(name, "Ready", ("True", "SucceededGetScale"), PATIENCE)
+
+    def shown(path: str, line: bytes) -> bytes | None:
+        return None if b'"type":"DELETED"' in line and path.endswith("/deployments") else line
+
+    stage.api.line = shown
+    stage.plane.client.delete(stage.path(name))
+    yield
+    stage.api.line = None
+    stage.plane.client.delete(stage.cluster.path(name))
+
+
+def of_plane(stage: Stage, name: str) -> SupervisedProcess:
+    """A part of the control plane."""
+    return next(one for one in stage.plane._group._processes if one.name == name)
+
+
+@contextlib.contextmanager
+def slow_etcd(stage: Stage) -> Iterator[None]:
+    """It stands still for 3 s of each 3.5 s."""
+    pid, over = of_plane(stage, "etcd").pid, threading.Event()
+    assert pid is not None
+
+    def hold() -> None:
+        while not over.is_set():
+            os.kill(pid, signal.SIGSTOP)
+            over.wait(3.0)
+            os.kill(pid, signal.SIGCONT)
+            over.wait(0.5)
+
+    holding = threading.Thread(target=hold)
+    stage.order(2)  # by a client that need not wait
+    holding.start()
+    try:
+        yield
+    finally:
+        over.set()
+        holding.join()
+
+
+@contextlib.contextmanager
+def restored(stage: Stage) -> Iterator[None]:
+    """etcd is put back to what it was some minutes' writes ago, and all but the operator are started again."""
+    etcd, kept = of_plane(stage, "etcd"), stage.directory / "kept"
+    data = stage.plane.directory / "etcd"
+
+    def swap(source: Path, to: Path) -> None:
+        stage.plane.stop_apiserver()
+        etcd.stop()
+        shutil.rmtree(to, ignore_errors=True)
+        shutil.copytree(source, to)
+        etcd.start().wait_ready()
+        stage.plane.start_apiserver()
+
+    swap(data, kept)
+    wait_until(stage.well, PATIENCE, "the operator goes on")
+    for number in range(WRITES):
+        annotation = {"metadata": {"annotations": {"example.com/write": str(number)}}}
+        stage.plane.client.patch(stage.cluster.path(STEADY), annotation)
+    wait_until(lambda: stage.logged("Leading as") != "", PATIENCE, "it leads")
+    swap(kept, data)
+    for name in ("kube-controller-manager", "kube-scheduler", "kwok"):
+        part = of_plane(stage, name)
+        part.stop()
+        part.start().wait_ready()
+    stage.prometheus.stop()
+    stage.prometheus.start()
+    stage.forget_orders()
+    yield
+
+
+@contextlib.contextmanager
+def thousand_pools(stage: Stage) -> Iterator[None]:
+    """In another namespace, without targets, as fast as the API server takes them."""
+    with own_namespace(stage.plane) as name:
+        path = f"/apis/servingpool.dev/v1alpha1/namespaces/{name}/servingpools"
+        for number in range(1000):
+            stage.plane.client.create(path, serving_pool(name, f"pool-{number}"))
+        stage.others = name
+        yield
+
+
+def last_of_them(stage: Stage) -> str:
+    """What the last of the thousand pools is told."""
+    other = Cluster(stage.plane, stage.cluster.traffic, stage.others)
+    return f"`TargetNotFound`: {other.told('pool-999', 'Ready')}" if other.status("pool-999") else ""
+
+
+LONG = [
+    Fault(
+        "watch gap with a missed delete",
+        "a Deployment deleted, the watch's DELETED lost",
+        missed_delete,
+        condition("missed", "Ready", "TargetNotFound"),
+    ),
+    Fault(
+        "etcd slow", "etcd stands still for 3 s of each 3.5 s, for 20 s", slow_etcd, log(r"Cannot [^\n]*"), lasts=20.0
+    ),
+    Fault(
+        "1,000 pools at once",
+        "1,000 pools made in another namespace",
+        thousand_pools,
+        last_of_them,
+    ),
+    Fault(
+        "API server 500",
+        "each request refused with 500 for 8 s",
+        api(lambda _: refused(500, "InternalError")),
+        log(r"Cannot [^\n]*500[^\n]*"),
+        lasts=8.0,
+    ),
+    Fault(
+        "API server 5 s late",
+        "each answer 5 s late for 12 s",
+        api(lambda _: late(5.0)),
+        log(r"The lease was not renewed[^\n]*"),
+        lasts=12.0,
+    ),
+    Fault(
+        "certificate expired",
+        "the server shows an expired certificate",
+        expired_certificate,
+        log(r"The lease was not renewed[^\n]*"),
+    ),
+    Fault(
+        "Prometheus partial",
+        "answers without one of two pods",
+        rows(without_a_pod),
+        condition(STEADY, "MetricsAvailable", "PartialMetrics"),
+    ),
+    Fault("Lease stolen", "another holder written into it", stolen_lease, log(r"The lease was lost[^\n]*")),
+    Fault(
+        "namespace deleted amid a scale",
+        "deleted while an order is on its way",
+        namespace_deleted_amid_a_scale,
+        log(r"Cannot scale Deployment [^\n]*/going[^\n]*"),
+    ),
+    Fault(
+        "API server with an older resourceVersion",
+        f"etcd put back to {WRITES} writes before",
+        restored,
+        log(r"The API server was restored[^\n]*"),
+    ),
+]
+"""Those of `make faults` alone. The last one takes back what was stored."""

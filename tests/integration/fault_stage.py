@@ -1,0 +1,342 @@
+"""What a fault is played on: two pools of a running operator, clients, and what has to hold whatever breaks.
+
+`steady` needs both of its replicas, all the time. `growing` is told to grow while the fault lasts. After each fault
+the stage asserts that nothing was scaled down wrongly, that no order exceeds a max or the budget, and that no request of
+a pod that drains was lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+from servingpool_lab import audit
+from servingpool_lab.api_client import ApiError
+from servingpool_lab.control_plane import ControlPlane
+from servingpool_lab.credentials import CertificateAuthority
+from servingpool_lab.processes import wait_until
+from servingpool_lab.prometheus import Prometheus
+
+from .fault_proxy import HOST, Proxy, load
+from .operators import ACCOUNT, ELECTION, NAMESPACE, Cluster, OperatorProcess, Service, deployment, settings_on
+
+ROOT = Path(__file__).parents[2]
+RECORD = ROOT / "docs/records/faults.md"
+UPDATE = "SERVINGPOOL_UPDATE_DOCS"
+PATIENCE = 120.0
+"""Seconds after which it is given up; nothing takes as long, on a busy machine either."""
+STEADY, GROWING, GPUS = "steady", "growing", 5
+RATE, NEED = 14.0, 2
+"""Requests per second of `steady`, and how many of its replicas serve them; it may have no more."""
+NAMES = re.compile(rf"\b(?:{STEADY}|{GROWING})-\w+-\w+|\btest-\w{{8}}\b")
+"""Of pods and namespaces, which are others in each run."""
+USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
+PROBED = 10.0
+"""Seconds for which the probe fails before the operator is started again."""
+REQUEST, GRACE = 2.0, 4
+"""Seconds that a request takes, and that a pod has to end what it serves."""
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/servingpool-operator"
+NO_NAMES = """\
+import pathlib, socket
+resolve = socket.getaddrinfo
+def getaddrinfo(host, *args, **kwargs):
+    if host == {host!r} and pathlib.Path({flag!r}).exists():
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+    return resolve(host, *args, **kwargs)
+socket.getaddrinfo = getaddrinfo
+"""
+"""A sitecustomize.py: the process resolves no name while a file exists."""
+
+
+class Clients:
+    """One request a second on each pod that is Ready. A pod that is gone before its requests end has lost them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster, self._over = cluster, threading.Event()
+        self._ends: dict[str, float] = {}
+        """When the last request of each pod ends, by the monotonic clock."""
+        self.sent, self.lost = 0, list[str]()
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        begun: dict[str, float] = {}
+        while not self._over.wait(0.2):
+            with contextlib.suppress(OSError, ApiError):  # who cannot ask learns nothing
+                self._look(begun)
+
+    def _look(self, begun: dict[str, float]) -> None:
+        asked = time.monotonic()
+        pods = self._cluster.plane.client.items(f"/api/v1/namespaces/{self._cluster.namespace}/pods")
+        there = {pod["metadata"]["name"]: pod for pod in pods}
+        for name in self._ends.keys() - there.keys():
+            if self._ends.pop(name) > asked:
+                self.lost.append(name)
+        for name, pod in there.items():
+            ready = any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", []))
+            if ready and "deletionTimestamp" not in pod["metadata"] and asked - begun.get(name, 0.0) >= 1.0:
+                begun[name], self._ends[name] = asked, asked + REQUEST
+                self.sent += 1
+
+
+@dataclass
+class Stage:
+    """A running operator that reaches the API server and Prometheus through proxies, by name."""
+
+    cluster: Cluster
+    operator: OperatorProcess
+    api: Proxy
+    metrics: Proxy
+    prometheus: Prometheus
+    clients: Clients
+    directory: Path
+    authority: CertificateAuthority
+    others: str = ""
+    """A namespace with many pools."""
+    _seen: int = 0
+    """Characters of the operator's log from before the fault."""
+    _before: float = 0.0
+    _unwell_since: float = math.inf
+    """By the monotonic clock."""
+
+    @property
+    def plane(self) -> ControlPlane:
+        return self.cluster.plane
+
+    def path(self, name: str) -> str:
+        return f"/apis/apps/v1/namespaces/{self.cluster.namespace}/deployments/{name}"
+
+    def order(self, replicas: int) -> None:
+        """What `growing` shall have."""
+        self.cluster.plane.client.patch(
+            self.cluster.path(GROWING),
+            {"spec": {"targets": [{"name": GROWING, "min": replicas, "max": replicas}]}},
+        )
+
+    def logged(self, pattern: str) -> str:
+        """Of what the operator has logged since the fault began, what a pattern finds first; empty if nothing."""
+        found = re.search(pattern, self.operator.log()[self._seen :])
+        return found[0] if found else ""
+
+    def since(self, time_: str) -> bool:
+        """Whether a time, in whole seconds, is not from before the fault."""
+        return datetime.fromisoformat(time_).timestamp() >= int(self._before)
+
+    def begin(self) -> None:
+        self.rest()
+        self._seen, self._before = len(self.operator.log()), time.time()
+        self.clients.sent = 0
+        self.clients.lost.clear()
+
+    def rest(self) -> None:
+        """Both pools as they are between two faults."""
+        self.order(1)
+        wait_until(lambda: self.well() and self.sized(1), PATIENCE, f"the stage is at rest\n{self.state()}")
+
+    def well(self) -> bool:
+        """Whether the operator serves both pools.
+
+        One that has ended is started again, as a kubelet does it, and so is one whose probe fails for long.
+        """
+        self.revive()
+        with contextlib.suppress(OSError, ApiError):
+            return self.operator.healthy() == 200 and all(
+                self.cluster.condition(name, type_)[0] == "True"
+                for name in (STEADY, GROWING)
+                for type_ in ("Ready", "MetricsAvailable")
+            )
+        return False
+
+    def revive(self) -> None:
+        if not self.operator.process.running:
+            self.operator.process.start()
+        unwell = False
+        with contextlib.suppress(OSError):
+            unwell = self.operator.healthy() != 200
+        self._unwell_since = min(self._unwell_since, time.monotonic()) if unwell else math.inf
+        if time.monotonic() - self._unwell_since > PROBED:
+            self.operator.process.stop()
+
+    def sized(self, replicas: int) -> bool:
+        """Whether `growing` has these replicas, all of both pools serve, and none drains."""
+        with contextlib.suppress(OSError, ApiError):
+            return (
+                self.cluster.replicas(GROWING) == replicas == len(self.cluster.ready(GROWING))
+                and self.cluster.replicas(STEADY) == NEED == len(self.cluster.ready(STEADY))
+                and len(self.plane.client.items(f"/api/v1/namespaces/{self.cluster.namespace}/pods")) == replicas + NEED
+            )
+        return False
+
+    def orders(self) -> list[audit.Write]:
+        """What the operator has ordered since the fault began."""
+        return [
+            write
+            for write in audit.writes(self.plane, self.cluster.namespace)
+            if write.user == USER and write.replicas is not None and write.seconds >= self._before
+        ]
+
+    def forget_orders(self) -> None:
+        """From now on they count: what was stored before is gone."""
+        self._before = time.time()
+
+    def state(self) -> str:
+        told = {name: self.cluster.status(name).get("conditions") for name in (STEADY, GROWING)}
+        return f"{yaml.safe_dump(told)}\n{self.operator.process.log_tail()}"
+
+    def held(self) -> str:
+        """What has to hold whatever breaks, in words."""
+        orders = self.orders()
+        found = [(write.name, write.replicas) for write in orders]
+        # `steady` needs all that it may have, and `growing` was told to grow: each order of another number is wrong.
+        assert set(found) <= {(STEADY, NEED), (GROWING, 2)}, found
+        assert self.cluster.replicas(STEADY) + self.cluster.replicas(GROWING) <= GPUS
+        assert self.clients.lost == [], self.clients.lost
+        return f"{len(orders)} order{'s' if len(orders) != 1 else ''}, none down; {self.clients.sent} requests, 0 lost"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that breaks and heals."""
+
+    name: str
+    """As the record lists it."""
+    done: str
+    """What was done, in words."""
+    breaks: Callable[[Stage], AbstractContextManager[None]]
+    told: Callable[[Stage], str]
+    """What the operator tells of it; empty as long as it has told nothing."""
+    amid: bool = True
+    """Whether it is told while the fault lasts; else once it is over."""
+    lasts: float = 0.0
+    """Seconds for which it lasts at least."""
+
+
+def play(stage: Stage, fault: Fault, where: str) -> None:
+    """Break, grow, heal, recover; then what has to hold is asserted, and noted."""
+    stage.begin()
+    said = ""
+
+    def told() -> bool:
+        nonlocal said
+        with contextlib.suppress(OSError, ApiError):
+            said = fault.told(stage)
+        return bool(said)
+
+    begun = time.monotonic()
+    with fault.breaks(stage):
+        stage.order(2)
+        if fault.amid:
+            wait_for(told, f"{fault.name} is told", stage)
+        wait_until(lambda: time.monotonic() - begun >= fault.lasts, fault.lasts + 1.0, "it lasts")
+    healed = time.monotonic()
+    wait_for(lambda: stage.well() and stage.sized(2), f"{fault.name} is over", stage)
+    seconds = time.monotonic() - healed
+    if not fault.amid:
+        wait_for(told, f"{fault.name} is told", stage)
+    note(fault.name, [fault.done, stage.held(), NAMES.sub("NAME", said), f"{seconds:.0f}", f"`{where}`"])
+
+
+def wait_for(reached: Callable[[], bool], what: str, stage: Stage) -> None:
+    try:
+        wait_until(reached, PATIENCE, what)
+    except TimeoutError as late:
+        raise AssertionError(f"{late}\n{stage.state()}") from None
+
+
+def note(name: str, cells: list[str]) -> None:
+    """The fault's line in the record, in place of its last one."""
+    if not os.environ.get(UPDATE):
+        return
+    row = "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in [name, *cells]) + " |"
+    lines = RECORD.read_text().splitlines()
+    places = [place for place, line in enumerate(lines) if line.startswith(f"| {name} |")]
+    assert len(places) == 1, f"{RECORD} has no line for {name}"
+    lines[places[0]] = row
+    RECORD.write_text("\n".join(lines) + "\n")
+
+
+def served(namespace: str, name: str, replicas: int) -> dict[str, Any]:
+    """A Deployment whose pods have a GPU each, and time to end what they serve."""
+    made = deployment(namespace, name, replicas)
+    pod = made["spec"]["template"]["spec"]
+    pod["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 1}}
+    pod["terminationGracePeriodSeconds"] = GRACE
+    return made
+
+
+@contextlib.contextmanager
+def staged(cluster: Cluster, prometheus: Prometheus, directory: Path) -> Iterator[Stage]:
+    """The two pools with what they need, clients, proxies and an operator, once all is at rest."""
+    plane, namespace = cluster.plane, cluster.namespace
+    for name, replicas, rate in ((STEADY, NEED, RATE), (GROWING, 1, 2.0)):
+        plane.apply(served(namespace, name, replicas))
+        cluster.traffic.services[namespace, name] = Service(name, rate)
+        cluster.pool(name, targets=[{"name": name, "min": 1, "max": replicas}])
+    budget = {"apiVersion": "servingpool.dev/v1alpha1", "kind": "GPUBudget", "metadata": {"name": namespace}}
+    chosen = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
+    plane.apply({**budget, "spec": {"gpus": GPUS, **chosen}})
+    authority = CertificateAuthority()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load(tls, authority.issue_server([HOST], []), directory)
+    with (
+        Proxy(plane.url, trust=plane._tls, tls=tls) as api,
+        Proxy(prometheus.url) as metrics,
+        Clients(cluster) as clients,
+    ):
+        token = directory / "token"
+        token.write_text("first")
+        settings = settings_on(prometheus.url, leaderElection=ELECTION)
+        settings["backends"] = [
+            {"name": "default", "url": metrics.url, "staleness": "10s", "bearerTokenFile": str(token)}
+        ]
+        operator = OperatorProcess(plane, directory, settings, kubeconfig=through(api, authority, plane, directory))
+        operator.process._environment = resolving(directory, operator.process._environment)
+        stage = Stage(cluster, operator, api, metrics, prometheus, clients, directory, authority)
+        with operator.running():
+            try:
+                stage.rest()
+                cluster.wait_condition(STEADY, "Calibrating", ("False", "Learned"), PATIENCE)
+                yield stage
+            finally:
+                plane.client.delete(f"/apis/servingpool.dev/v1alpha1/gpubudgets/{namespace}")
+
+
+def through(proxy: Proxy, authority: CertificateAuthority, plane: ControlPlane, directory: Path) -> Path:
+    """The operator's kubeconfig, with the proxy as its server."""
+    found = yaml.safe_load(plane.service_account_kubeconfig(NAMESPACE, ACCOUNT).read_text())
+    certificate = directory / "authority.crt"
+    certificate.write_bytes(authority.certificate)
+    found["clusters"][0]["cluster"] = {"server": proxy.url, "certificate-authority": str(certificate)}
+    path = directory / "through-the-proxy.kubeconfig"
+    path.write_text(yaml.safe_dump(found))
+    return path
+
+
+def resolving(directory: Path, environment: Any) -> dict[str, str]:
+    """The environment of a process that resolves no name while the file `no-names` exists."""
+    site = directory / "site"
+    site.mkdir(exist_ok=True)
+    (site / "sitecustomize.py").write_text(NO_NAMES.format(host=HOST, flag=str(directory / "no-names")))
+    paths = [str(site), *filter(None, [environment.get("PYTHONPATH", "")])]
+    return {**environment, "PYTHONPATH": os.pathsep.join(paths)}

@@ -1,0 +1,40 @@
+"""Faults of the API server, of Prometheus, of the operator and of the world, one after the other before one operator.
+
+Real API server and Prometheus, behind proxies. What has to hold after each of them is in `fault_stage`. Faults that take
+longer are in `long_faults.py`; docs/records/faults.md names the tests of all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from servingpool_lab.control_plane import ControlPlane
+from servingpool_lab.prometheus import Prometheus
+
+from .fault_list import QUICK
+from .fault_stage import Fault, Stage, play, staged
+from .operators import cluster_in
+
+pytestmark = pytest.mark.timeout(300, func_only=True)
+
+
+@pytest.fixture(scope="module")
+def stage(
+    control_plane: ControlPlane,
+    pod_metrics: dict[tuple[str, str], str],
+    prometheus: Prometheus,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Stage]:
+    with (
+        cluster_in(control_plane, pod_metrics, "faults") as cluster,
+        staged(cluster, prometheus, tmp_path_factory.mktemp("faults")) as found,
+    ):
+        yield found
+
+
+@pytest.mark.parametrize("fault", QUICK, ids=lambda fault: re.sub(r"\W+", "-", fault.name))
+def test_a_fault_costs_nothing_that_is_needed_and_is_told(stage: Stage, fault: Fault) -> None:
+    play(stage, fault, "integration/test_faults.py::test_a_fault_costs_nothing_that_is_needed_and_is_told")
