@@ -105,7 +105,7 @@ def replicas(axes: Axes, found: Mapping[str, Result]) -> None:
         )
     axes.set_ylim(0.0, max(max(result.series.requested) for result in found.values()) * 1.08)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-    axes.set_title("Replicas asked for")
+    axes.set_title("Requested replicas")
     label_lines(axes, labels)
 
 

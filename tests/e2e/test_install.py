@@ -86,7 +86,7 @@ def test_helm_test_fails_with_a_wrong_prometheus_url(
 def test_a_bad_manifest_is_rejected_with_the_range_and_the_value(cluster: Cluster) -> None:
     namespace = cluster.namespace("admission")
     for change, said in (
-        ({"targets": [{"name": "x", "min": 9, "max": 4}]}, "min must be at most max, and max is 4"),
+        ({"targets": [{"name": "x", "min": 9, "max": 4}]}, "min must be at most max, which is 4"),
         ({"targets": [{"name": "x", "max": 10001}]}, "must be 1 to 10000, got 10001"),
         ({"slo": {"attainment": 99}}, "needs timeToFirstToken"),
         ({"slo": {"timeToFirstToken": "2 seconds"}}, "is not a duration"),

@@ -23,6 +23,8 @@ UNCHECKED = (
     "some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation"
 )
+ERROR = re.compile(r"(?:^|, )(?:spec|<nil>)[\w.\[\]]*: ")
+"""The beginning of an error in the API server's answer."""
 UPDATE = "SERVINGPOOL_UPDATE_DOCS"
 
 
@@ -69,7 +71,10 @@ def test_accepts(control_plane: ControlPlane, case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", CASES["rejected"], ids=lambda case: case["name"])
 def test_rejects_and_says_why(control_plane: ControlPlane, case: dict[str, Any]) -> None:
-    assert_said(case, refusal(control_plane, "POST", pools("default"), manifest(case["spec"])))
+    message = refusal(control_plane, "POST", pools("default"), manifest(case["spec"]))
+    assert_said(case, message)
+    # One mistake is one error, but where the API server's own validation has two words on it.
+    assert len(ERROR.findall(told(message))) == case.get("errors", 1), message
 
 
 def test_an_update_may_change_model_or_target_but_not_both(control_plane: ControlPlane, namespace: str) -> None:

@@ -48,6 +48,7 @@ def test_both_reject_and_say_the_range_and_the_value(control_plane: ControlPlane
     with pytest.raises(ApiError) as refused:
         control_plane.client.create(PATH, manifest(case["spec"]))
     path, _, said = case["says"].partition(": ")
+    assert len(re.findall(r"spec[\w.\[\]]*: Invalid value", str(refused.value))) == 1, "one mistake is one error"
     assert re.search(rf"{re.escape(path)}: Invalid value: (.*: )?{re.escape(said)}", str(refused.value))
     with pytest.raises(ValidationError) as wrong:
         GPUBudget.read(manifest(case["spec"]))

@@ -164,7 +164,13 @@ class BudgetSpec(Part):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            Rule("!has(self.floors) || self.floors.map(f, f.gpus).sum() <= self.gpus", _FLOORS, "string(self.gpus)"),
+            Rule(
+                # A number out of its range is refused for that alone.
+                "!has(self.floors) || self.gpus < 0 || self.floors.exists(f, f.gpus > 100000)"
+                " || self.floors.map(f, f.gpus).sum() <= self.gpus",
+                _FLOORS,
+                "string(self.gpus)",
+            ),
         ),
     )
 

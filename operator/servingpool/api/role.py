@@ -8,9 +8,10 @@ from typing import Annotated, Self
 from pydantic import ConfigDict, model_validator
 
 from servingpool.api.part import Part
-from servingpool.api.rule import Between, Rule, rules
+from servingpool.api.rule import Between, Rule, rules, told
 
 _NO_BOUND = "needs min (0.01 to 100), max (0.01 to 100) or both, got neither"
+_MIN = "min must be at most max, which is {}"
 _OPEN = "!has(self.min) || !has(self.max)"
 
 # Of a pool's list of targets.
@@ -34,7 +35,8 @@ ZERO_TOGETHER = Rule(
     f"{_ZERO_ROLES}[0][0].role",
 )
 
-_OWN_NAME = "self.exists_one(o, o.name == t.name)"
+# Two of the same kind are refused as the same target.
+_OWN_NAME = "!self.exists(o, o.name == t.name && o.kind != t.kind)"
 OWN_NAMES = Rule(
     # Each role is told apart from the other by the names of its targets.
     f"!self.all(t, has(t.role)) || self.all(t, {_OWN_NAME})",
@@ -48,12 +50,13 @@ RATIO_NEEDS_ROLES = Rule(
     f"!has(self.prefillPerDecode) || !({_NO_ROLES})",
     "prefillPerDecode needs targets with the roles prefill and decode, got no role",
 )
+# An SLO without any bound is refused for that alone.
 PREFILL_BOUND = Rule(
-    f"has(self.slo.timeToFirstToken) || {_NO_ROLES}",
+    f"has(self.slo.timeToFirstToken) || !has(self.slo.timePerOutputToken) || {_NO_ROLES}",
     "prefill targets need slo.timeToFirstToken (1ms to 10m), got none",
 )
 DECODE_BOUND = Rule(
-    f"has(self.slo.timePerOutputToken) || {_NO_ROLES}",
+    f"has(self.slo.timePerOutputToken) || !has(self.slo.timeToFirstToken) || {_NO_ROLES}",
     "decode targets need slo.timePerOutputToken (1ms to 10s), got none",
 )
 ROLES_AT_ENGINES = Rule(
@@ -87,10 +90,8 @@ class RoleRatio(Part):
     model_config = ConfigDict(
         json_schema_extra=rules(
             Rule("has(self.min) || has(self.max)", _NO_BOUND),
-            # Two rules for one fault: a message can tell one number only (see Rule.to_dict). They differ, because the
-            # API server takes no rule twice.
-            Rule(f"{_OPEN} || self.min <= self.max", "min must be at most max, and max is {}", "string(self.max)"),
-            Rule(f"{_OPEN} || self.max >= self.min", "min must be at most max, and min is {}", "string(self.min)"),
+            # A number out of its range is refused for that alone.
+            Rule(f"{_OPEN} || self.min > 100.0 || self.max < 0.01 || self.min <= self.max", _MIN, "string(self.max)"),
         ),
     )
 
@@ -99,5 +100,5 @@ class RoleRatio(Part):
         if self.min is None and self.max is None:
             raise ValueError(_NO_BOUND)
         if self.min is not None and self.max is not None and self.min > self.max:
-            raise ValueError(f"min must be at most max, got min {self.min:g} and max {self.max:g}")
+            raise ValueError(told(_MIN, f"{self.max:g}"))
         return self

@@ -25,7 +25,15 @@ from servingpool.api.role import (
 )
 from servingpool.api.rule import Between, Matches, Rule, quoted, rules, told
 from servingpool.api.schedule import Schedule
-from servingpool.api.target import DNS_LABEL, MOST_TARGETS, TARGET_LIST, WORKLOAD_NAME, by_place, names_of
+from servingpool.api.target import (
+    DNS_LABEL,
+    MOST_REPLICAS,
+    MOST_TARGETS,
+    TARGET_LIST,
+    WORKLOAD_NAME,
+    by_place,
+    names_of,
+)
 from servingpool.api.target import Target as Target  # noqa: PLC0414, what mypy takes for an export
 
 BACKEND_NAME = Matches(DNS_LABEL, "the name of a backend in the operator's configuration, never a URL")
@@ -62,11 +70,15 @@ _SUMS = {
     "max": "self.targets.map(t, t.max).sum()",
 }
 _LEAST, _MOST = (f"(has(s.{end}) ? s.{end} : {total})" for end, total in _SUMS.items())
+# A number that is refused where it stands is not refused here once more.
+_BAD_TARGET = f"t.max < 1 || (has(t.min) && (t.min > {MOST_REPLICAS} || t.min > t.max))"
+_BAD_SCHEDULE = f"(has(s.min) && s.min > {MOST_REPLICAS}) || (has(s.max) && s.max < 1)"
 # Its name alone: numbers as well would exceed the budget of the whole CRD (see Rule.to_dict).
 _ORDERED_SCHEDULES = Rule(
-    f"!has(self.schedules) || self.targets.size() == 0 || self.schedules.all(s, {_LEAST} <= {_MOST})",
+    f"!has(self.schedules) || self.targets.size() == 0 || self.targets.exists(t, {_BAD_TARGET})"
+    f" || self.schedules.all(s, {_BAD_SCHEDULE} || {_LEAST} <= {_MOST})",
     "min must be at most max, the targets' sum where a schedule has none; got the contrary in schedule {}",
-    f"self.schedules.filter(s, {_LEAST} > {_MOST})[0].name",
+    f"self.schedules.filter(s, !({_BAD_SCHEDULE}) && {_LEAST} > {_MOST})[0].name",
 )
 
 _ZERO_NEEDS_GATEWAY = Rule(
@@ -100,17 +112,19 @@ class Slo(Part):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            Rule("has(self.timeToFirstToken) || has(self.timePerOutputToken)", _NO_BOUND),
+            Rule(
+                "has(self.timeToFirstToken) || has(self.timePerOutputToken) || self.measuredAt == 'Gateway'", _NO_BOUND
+            ),
             Rule("self.measuredAt != 'Gateway' || has(self.timeToFirstToken)", _NO_CLIENT_BOUND),
         ),
     )
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
-        if self.time_to_first_token is None and self.time_per_output_token is None:
-            raise ValueError(_NO_BOUND)
         if self.measured_at is MeasuredAt.GATEWAY and self.time_to_first_token is None:
             raise ValueError(_NO_CLIENT_BOUND)
+        if self.time_to_first_token is None and self.time_per_output_token is None:
+            raise ValueError(_NO_BOUND)
         return self
 
     @property

@@ -85,7 +85,8 @@ class Bounds(Part):
     min: Count
     """Lowest number of replicas."""
     max: Count
-    """Highest number of replicas."""
+    """Highest number of replicas: the targets' sum, or the max of a schedule. Limits such as a GPUBudget do not change
+    it."""
     schedule: Annotated[str, Field(max_length=128)] | None = None
     """Schedules that give them, joined by a comma; absent where both are those of the targets."""
 

@@ -14,6 +14,8 @@ from servingpool.api.rule import Between, Matches, Rule, rules, told
 
 MOST_TARGETS = 8
 """Most targets of a pool. Admission and the operator's own types follow it."""
+MOST_REPLICAS = 10_000
+"""Highest min and max of a target or a schedule."""
 LONGEST_NAME = 63 + 1 + 253
 """Characters of a target's name in status and metrics, as `Kind/name`."""
 
@@ -25,10 +27,13 @@ WORKLOAD_NAME = Matches(
 API_VERSION = Matches(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/v[0-9][a-z0-9]*", "an API group and version, such as apps/v1")
 KIND = Matches("[A-Z][A-Za-z0-9]*", "a kind with a scale subresource, such as Deployment or StatefulSet")
 
+_MIN, _BASE = "min must be at most max, which is {}", "base must be at most max, which is {}"
+_ENOUGH = "self.max < 1 || self.{} <= self.max"
 _SIZE = f"must hold 1 to {MOST_TARGETS} targets, got {{}}"
 _TWICE = "must name each workload once, got {} more than once"
-# By kind and name, whatever the API group: that is what status and metrics call a target.
-_ONCE = "self.exists_one(o, o.kind == t.kind && o.name == t.name)"
+# By kind and name, whatever the API group: that is what status and metrics call a target. The API server itself refuses
+# two that have the group in common.
+_ONCE = "!self.exists(o, o.kind == t.kind && o.name == t.name && o.apiVersion != t.apiVersion)"
 TARGET_LIST: dict[str, JsonValue] = {
     "x-kubernetes-list-type": "map",
     "x-kubernetes-list-map-keys": ["apiVersion", "kind", "name"],
@@ -63,12 +68,12 @@ class Target(Part):
     """What its engines do, where prefill and decode run apart: prefill engines compute prompts and are sized by time to
     first token; decode engines generate tokens and are sized by time per output token. If one target has a role, all
     need one, and both roles must be there. Default: its engines do both."""
-    min: Annotated[int, Between(0, 10_000), Field(json_schema_extra=_without_default)] = 1
+    min: Annotated[int, Between(0, MOST_REPLICAS), Field(json_schema_extra=_without_default)] = 1
     """Lowest number of replicas, 0 to 10000. Default: 1 for the first target, or the first of each role; 0 for the
     others. If all are 0, the pool needs metrics.gateway, see behavior.idleAfter. It is 0 for both roles or neither."""
-    max: Annotated[int, Between(1, 10_000)]
+    max: Annotated[int, Between(1, MOST_REPLICAS)]
     """Highest number of replicas, 1 to 10000."""
-    base: Annotated[int, Between(0, 10_000)] = 0
+    base: Annotated[int, Between(0, MOST_REPLICAS)] = 0
     """Replicas that always stay, whatever the other targets cost, 0 to 10000: on demand below spot. A pool at zero has
     none of them."""
     gpus_per_replica: Annotated[int, Between(1, 1_024)] | None = None
@@ -79,24 +84,18 @@ class Target(Part):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            # Two rules for one fault: a message can tell one number only (see Rule.to_dict).
-            Rule(
-                "!has(self.min) || self.min <= self.max", "min must be at most max, and max is {}", "string(self.max)"
-            ),
-            Rule(
-                "!has(self.min) || self.min <= self.max", "min must be at most max, and min is {}", "string(self.min)"
-            ),
-            Rule("self.base <= self.max", "base must be at most max, and max is {}", "string(self.max)"),
-            Rule("self.base <= self.max", "base must be at most max, and base is {}", "string(self.base)"),
+            # A message tells one number (see Rule.to_dict). A number out of its range is refused for that alone.
+            Rule(f"!has(self.min) || self.min > {MOST_REPLICAS} || {_ENOUGH.format('min')}", _MIN, "string(self.max)"),
+            Rule(f"self.base > {MOST_REPLICAS} || {_ENOUGH.format('base')}", _BASE, "string(self.max)"),
         ),
     )
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.min > self.max:
-            raise ValueError(f"min must be at most max, got min {self.min} and max {self.max}")
+            raise ValueError(told(_MIN, self.max))
         if self.base > self.max:
-            raise ValueError(f"base must be at most max, got base {self.base} and max {self.max}")
+            raise ValueError(told(_BASE, self.max))
         return self
 
 

@@ -96,9 +96,11 @@ NOT_READY = tuple(
 """What ServingPoolNotReady covers; ServingPoolTurnFailed covers the rest."""
 
 SLO_ACTION = (
-    "servingpool explain {{ $labels.pool }} -n {{ $labels.namespace }} shows what limits the replicas. At max: raise "
-    "max, or relax the SLO. If its reason says that no replica count meets the SLO, or names prefix caches, more "
-    "replicas do not help: see the page of symptoms. After a step in traffic the share recovers with time."
+    "servingpool explain {{ $labels.pool }} -n {{ $labels.namespace }} names the state and what to do. "
+    f"The state is the reason of SLOMet. {Reason.MAX_TOO_LOW} and {Reason.SCALE_UP_HELD_BACK}: replicas are missing, "
+    f"and the message says what keeps them away. {Reason.REPLICAS_STARTING} and {Reason.RECOVERING}: wait. "
+    f"{Reason.OBJECTIVE_UNATTAINABLE}: more replicas do not help. {Reason.OBJECTIVE_MISSED}: if it lasts, or the "
+    "message names prefix caches, see the page of symptoms."
 )
 
 ALERTS = (

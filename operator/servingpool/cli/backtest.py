@@ -135,7 +135,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     if as_job is not None:
         _refuse(source=source, collect=collect, pool=pool, autoscaler=autoscaler, config=config)
         shards = shards or len(names) or JOB_SHARDS
-        within = namespace_of(namespace, kubeconfig, context)
+        within = namespace_of(namespace, kubeconfig, context, asks=False)
         echo(_job_manifest(as_job, within, sys.argv[1:], shards, cluster_wide=every), nl=False)
         return
     with needs("backtest"):

@@ -117,7 +117,7 @@ def named(name: str, namespace: str | None, kubeconfig: Path | None, context: st
 
     def default() -> str:
         try:
-            return kubeconfigs.namespace_of(_path(kubeconfig), context)
+            return _meant(kubeconfig, context, asks=False)
         except ClusterError as error:
             echo(f"{sentence(error)}. Or give -n NAMESPACE: the cluster is not asked.", err=True)
             raise typer.Exit(NO_CLUSTER) from None
@@ -125,12 +125,26 @@ def named(name: str, namespace: str | None, kubeconfig: Path | None, context: st
     return _place(name, namespace, default)
 
 
-def namespace_of(namespace: str | None, kubeconfig: Path | None, context: str | None) -> str:
-    """The given namespace, or that of the kubeconfig's context. Ends the command where that cannot be read."""
+def namespace_of(namespace: str | None, kubeconfig: Path | None, context: str | None, *, asks: bool = True) -> str:
+    """The given namespace, or that of the kubeconfig's context. Ends the command where that cannot be read.
+
+    `asks`: the command ends without the cluster, with a sentence on the kubeconfig that is missing.
+    """
     if namespace is not None:
         return namespace
     with told():
-        return kubeconfigs.namespace_of(_path(kubeconfig), context)
+        return _meant(kubeconfig, context, asks=asks)
+
+
+def _meant(kubeconfig: Path | None, context: str | None, *, asks: bool) -> str:
+    """The namespace where none is given. A command that goes on without the cluster says that it is a guess."""
+    found = kubeconfigs.namespace_of(_path(kubeconfig), context)
+    if found is None and not asks:
+        echo(
+            f"No kubeconfig found, so the namespace is {kubeconfigs.DEFAULT_NAMESPACE}. Give -n NAMESPACE for another.",
+            err=True,
+        )
+    return found or kubeconfigs.DEFAULT_NAMESPACE
 
 
 def _place(name: str, namespace: str | None, default: Callable[[], str]) -> tuple[str, str]:

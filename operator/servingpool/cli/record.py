@@ -84,7 +84,7 @@ def record(  # noqa: PLR0913, a command line's options are its parameters
     quiet()
     found, asked = chosen(config, prometheus, backend)
     (kind, name), seconds = workload(target), span("--since", since, HISTORY)
-    within = namespace_of(namespace, kubeconfig, context)
+    within = namespace_of(namespace, kubeconfig, context, asks=engine is None or model is None)
     order = Order(output, seconds, float(step), Pace(max_samples, pause))
     where = Where(found, asked, None if kubeconfig is None else str(kubeconfig), context)
     raise typer.Exit(run(Target(within, kind, name, engine, model), order, where))

@@ -101,7 +101,11 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The fewest and the most replicas that a decision may answer."""
+    """The fewest and the most replicas that a decision may answer.
+
+    Only the max of a schedule in force lowers `most` below the targets' sum. Any other limit, such as a GPUBudget,
+    lowers the answer and leaves `most` as it is.
+    """
 
     least: Bound
     most: Bound

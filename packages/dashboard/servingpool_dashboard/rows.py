@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -56,6 +57,9 @@ HARM = (
 )
 """Whether the operator is in charge, and the trouble: the order in which pools are listed."""
 
+_ATTAINED = re.compile(r"^.+?; the objective is [0-9.]+%\. ")
+"""The figures with which the message of a missed SLO begins."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -79,6 +83,11 @@ class Row:
     def trouble(self) -> Trouble:
         """The worst."""
         return self.troubles[0]
+
+    @property
+    def cause(self) -> str:
+        """`said` without the attainment: the table cuts long sentences, and has a column for that."""
+        return _ATTAINED.sub("", self.said)
 
     @property
     def order(self) -> tuple[int, float, Key]:

@@ -81,11 +81,11 @@ class Recorder:
     def close(self) -> None:
         """Nothing is open."""
 
-    def ask(self, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:
+    def ask(self, monkeypatch: pytest.MonkeyPatch, *arguments: str, pool: str = "chat/pool") -> Result:
         """A command about the pool, at the present time."""
         for module in (own_record, source):
             monkeypatch.setattr(module, "PrometheusClient", lambda _: self)
         monkeypatch.setattr("time.time", lambda: self.world.now - self.ahead)
         monkeypatch.setenv("COLUMNS", "200")
         command, *more = arguments
-        return CliRunner().invoke(app, [command, "chat/pool", "--prometheus", "http://prometheus:9090", *more])
+        return CliRunner().invoke(app, [command, pool, "--prometheus", "http://prometheus:9090", *more])

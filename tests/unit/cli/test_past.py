@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -141,6 +142,20 @@ def test_before_the_operator_was_scraped_nothing_is_made_up(past: Recorder, monk
     shown = past.ask(monkeypatch, "explain", "--at", "2020-01-01")
     assert shown.exit_code == 3
     assert "Prometheus has no record of ServingPool chat/pool at 2020-01-01." in shown.stderr
+
+
+@pytest.mark.parametrize("command", [("history",), ("compare",), ("explain", "--at", "2020-01-01")])
+def test_a_namespace_that_is_a_guess_is_told(
+    past: Recorder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """Without a kubeconfig "no record of default/pool" was told, and nobody had said default."""
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    guess = "No kubeconfig found, so the namespace is default. Give -n NAMESPACE for another."
+    said = past.ask(monkeypatch, *command, pool="pool").stderr.splitlines()
+    assert said[0] == guess
+    assert "Prometheus has no record of ServingPool default/pool " in said[1]
+    assert guess not in past.ask(monkeypatch, *command, "-n", "chat", pool="pool").stderr
 
 
 def test_history_lists_what_the_status_lists(past: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,8 @@ import yaml
 from servingpool.adapters.cluster.errors import ClusterError
 
 DEFAULT = "~/.kube/config"
+DEFAULT_NAMESPACE = "default"
+"""Of a context that names none, as for kubectl."""
 NO_FILE = f"file {DEFAULT} does not exist. Give --kubeconfig FILE, or set KUBECONFIG"
 ACTING = "Impersonate-User"
 """Header that names whom a request acts as."""
@@ -70,7 +72,7 @@ class Chosen:
     @property
     def namespace(self) -> str:
         """Namespace that is meant where none is given."""
-        return str(self.context.get("namespace") or "default")
+        return str(self.context.get("namespace") or DEFAULT_NAMESPACE)
 
 
 def act_as(user: str | None) -> None:
@@ -144,15 +146,15 @@ def _read(file: Path) -> Entry:
     return yaml.load(file.read_bytes(), Loader=loader) or {}  # noqa: S506, both are safe
 
 
-def namespace_of(kubeconfig: str | None, context: str | None) -> str:
-    """The namespace that is meant where none is given; in a pod without a kubeconfig that of the pod."""
+def namespace_of(kubeconfig: str | None, context: str | None) -> str | None:
+    """The namespace of the context, in a pod without a kubeconfig that of the pod; None where there is neither."""
     chosen = choose(kubeconfig, context)
     if chosen is not None:
         return chosen.namespace
     try:
-        return (IN_POD / "namespace").read_text(encoding="utf-8").strip() or "default"
+        return (IN_POD / "namespace").read_text(encoding="utf-8").strip() or None
     except OSError:
-        return "default"
+        return None
 
 
 @contextmanager
@@ -163,7 +165,7 @@ def credentials_of(kubeconfig: str | None, context: str | None) -> Iterator[tupl
     """
     chosen = choose(kubeconfig, context)
     if chosen is None:
-        yield _of_pod(), namespace_of(None, None)
+        yield _of_pod(), namespace_of(None, None) or DEFAULT_NAMESPACE
     elif not chosen.user.keys() <= PLAIN:
         yield _by_client(chosen), chosen.namespace
     else:

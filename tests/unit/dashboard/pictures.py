@@ -1,0 +1,88 @@
+"""The documentation's pictures of the dashboard, of pools on virtual time.
+
+`PYTHONPATH=tools python -m tests.unit.dashboard.pictures` writes docs/images/dashboard-pools.png and dashboard-pool.png.
+A folder as argument gets both pages at 1280 and 390 pixels in both themes instead.
+"""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from ..cli.recorder import Recorder  # noqa: TID252, tests are no package of an installed name
+from ..reconcile.fake_cluster import FakeCluster  # noqa: TID252
+from ..reconcile.stories import settled  # noqa: TID252
+from .conftest import TARGET
+from .scene import Scene, stored
+from .test_browser import ONE, Served
+
+IMAGES = Path(__file__).parents[3] / "docs" / "images"
+
+
+def rising(rate: float, minutes: float, most: int = 10, **spec: Any) -> Recorder:
+    """A pool under this rate for so many minutes, after ten calm ones."""
+    recorder = Recorder(settled(targets=[{**TARGET, "max": most}], **spec))
+    recorder.run(10)
+    recorder.world.services["vllm"].rate = rate
+    recorder.run(minutes)
+    return recorder
+
+
+def named(world: FakeCluster, name: str, **spec: Any) -> dict[str, Any]:
+    """The world's pool under another name."""
+    (raw,) = stored(world)
+    raw = copy.deepcopy(raw)
+    raw["metadata"]["name"] = name
+    raw["spec"] |= {"model": name, **spec}
+    return raw
+
+
+def fleet() -> tuple[Recorder, list[dict[str, Any]]]:
+    """A pool whose replicas start, with its record; and pools in other states beside it."""
+    shown, full, calm = rising(28.0, 1.5), rising(60.0, 5.0, most=4), rising(8.0, 5.0)
+    advised, missing = rising(28.0, 5.0, mode="Recommend"), FakeCluster()
+    missing.pool(targets=[{"name": "mistral-24b", "min": 1, "max": 4}])
+    missing.step()
+    others = [
+        *(named(full.world, "llama-70b"), named(calm.world, "gemma-27b")),
+        *(named(advised.world, "gpt-oss-20b"), named(missing, "mistral-24b")),
+    ]
+    return shown, others
+
+
+def main(folder: Path | None) -> None:
+    """Write the pictures."""
+    shown, others = fleet()
+    with pytest.MonkeyPatch.context() as patched, sync_playwright() as playwright:
+        path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+        browser = playwright.chromium.launch(executable_path=path)
+        scene = Scene(shown, patched)
+        scene.store(*stored(shown.world), *others)
+        served = Served(scene, browser)
+        if folder is None:
+            take(served, browser, "/", IMAGES / "dashboard-pools.png", 1180, "dark")
+            take(served, browser, f"{ONE}?since=15m", IMAGES / "dashboard-pool.png", 1180, "light")
+        else:
+            for theme in ("light", "dark"):
+                for width in (1280, 390):
+                    take(served, browser, "/", folder / f"pools-{width}-{theme}.png", width, theme)
+                    take(served, browser, f"{ONE}?since=15m", folder / f"pool-{width}-{theme}.png", width, theme)
+        served.stop()
+        browser.close()
+
+
+def take(served: Served, browser: Browser, path: str, file: Path, width: int, theme: Any) -> None:
+    """One page as a picture."""
+    page: Page = served.open(path, viewport={"width": width, "height": 800}, color_scheme=theme)
+    page.screenshot(path=file, full_page=True)
+    page.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
