@@ -101,11 +101,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The fewest and the most replicas that a decision may answer.
-
-    Only the max of a schedule in force lowers `most` below the targets' sum. Any other limit, such as a GPUBudget,
-    lowers the answer and leaves `most` as it is.
-    """
+    """Fewest and most replicas that a decision may answer. A schedule lowers `most`, a GPUBudget only the answer."""
 
     least: Bound
     most: Bound
