@@ -101,14 +101,11 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The fewest and the most replicas that a decision may answer.
-
-    Only the max of a schedule in force lowers `most` below the targets' sum. Any other limit, such as a GPUBudget,
-    lowers the answer and leaves `most` as it is.
-    """
+    """The fewest and the most replicas that a decision may answer."""
 
     least: Bound
     most: Bound
+    """Only the max of a schedule lowers it below the targets' sum. Other limits, as a GPUBudget, lower the answer."""
 
     @property
     def schedules(self) -> tuple[str, ...]:
