@@ -101,10 +101,11 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Fewest and most replicas that a decision may answer. A schedule lowers `most`, a GPUBudget only the answer."""
+    """The fewest and the most replicas that a decision may answer."""
 
     least: Bound
     most: Bound
+    """Only the max of a schedule lowers it below the targets' sum. Other limits, as a GPUBudget, lower the answer."""
 
     @property
     def schedules(self) -> tuple[str, ...]:
