@@ -239,7 +239,8 @@ def test_kinds_of_other_projects_are_scaled_by_their_crds_alone(cluster: Cluster
     most = {name: up(cluster, kind, name) for kind, name in NAMES.items()}
     for kind, name in NAMES.items():
         back(cluster, kind, name, most[name])
-        assert gpus(operator, name) == 2.0, "of both pods"
+        # The stand-in removes pods up to half a second after the replicas.
+        wait_until(lambda: gpus(operator, name) == 2.0, PATIENCE, "2 GPUs, of both pods")
 
 
 LEADER_WORKER_SET = Kind(API_VERSION, "LeaderWorkerSet", "leaderworkersets", "", ())
