@@ -26,7 +26,7 @@ from .pod_pages import PodPages
 
 PodMetrics = dict[tuple[str, str], str]
 HERE = Path(__file__).parent
-LONG = {"test_engines_scaled.py", "test_faults.py", "test_own_record.py", "test_several_targets.py", "test_zero.py"}
+LONG = {"test_engines_scaled.py", "test_lab.py", "test_own_record.py", "test_several_targets.py", "test_zero.py"}
 """Over half a minute each. They begin right after the chains, so that none is left alone at the end."""
 STORIES = {"test_handover.py", "test_leader.py", "test_operator.py", "test_zero.py"}
 """One operator process, or two, for the whole module: what a test does to it is what the next one finds."""
@@ -37,8 +37,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ours = grouped((item for item in items if HERE in item.path.parents), lambda path: chain(path) or path)
     others = grouped((item for item in items if HERE not in item.path.parents), lambda path: path)
     ours.sort(key=lambda some: (chain(some[0].path) is None, some[0].path.name not in LONG, some[0].path.name))
-    # Each with its place between 0 and 1.
-    placed = [(index / len(some), each) for some in (ours, others) for index, each in enumerate(some)]
+    # Chains first, and each other with its place between 0 and 1.
+    placed = [
+        (index / len(some) if chain(each[0].path) is None else -1.0, each)
+        for some in (ours, others)
+        for index, each in enumerate(some)
+    ]
     groups = [grouped(each, lambda path: path) for _, each in sorted(placed, key=itemgetter(0))]
     items[:] = [item for group in groups for module in group for item in in_order(module)]
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,10 @@ def gpus(operator: OperatorProcess, name: str) -> float:
     return (all_ or 0.0) / (replicas or 1.0)
 
 
+def has_gpus(operator: OperatorProcess, name: str, expected: float) -> bool:
+    return gpus(operator, name) == expected
+
+
 def stateful_set(name: str) -> dict[str, Any]:
     manifest = deployment(NAMESPACE, name, 1)
     manifest["kind"] = "StatefulSet"
@@ -239,7 +244,8 @@ def test_kinds_of_other_projects_are_scaled_by_their_crds_alone(cluster: Cluster
     most = {name: up(cluster, kind, name) for kind, name in NAMES.items()}
     for kind, name in NAMES.items():
         back(cluster, kind, name, most[name])
-        assert gpus(operator, name) == 2.0, "of both pods"
+        # The stand-in removes pods up to half a second after the replicas.
+        wait_until(partial(has_gpus, operator, name, 2.0), PATIENCE, "2 GPUs, of both pods")
 
 
 LEADER_WORKER_SET = Kind(API_VERSION, "LeaderWorkerSet", "leaderworkersets", "", ())
