@@ -179,7 +179,9 @@ def test_links_lead_to_files_and_none_leaves_the_site(page: Path) -> None:
         assert [link for link, path in found if DOCS not in path.parents] == []
 
 
-@pytest.mark.parametrize(("page", "least"), [("fleets.md", 30), ("cases.md", 30), ("attacks.md", 18), ("faults.md", 31)])
+@pytest.mark.parametrize(
+    ("page", "least"), [("fleets.md", 30), ("cases.md", 30), ("attacks.md", 18), ("faults.md", 31)]
+)
 def test_every_test_that_stands_behind_a_row_exists(page: str, least: int) -> None:
     rows = re.findall(r"`((?:unit|integration|e2e|chart)/[\w/]+\.py)::(\w+)`", (DOCS / "records" / page).read_text())
     assert len(rows) > least
