@@ -363,7 +363,8 @@ def restored(stage: Stage) -> Iterator[None]:
         stage.plane.client.patch(stage.cluster.path(STEADY), annotation)
     wait_until(lambda: stage.logged("Leading as") != "", PATIENCE, "it leads")
     others = [of_plane(stage, name) for name in ("kube-controller-manager", "kube-scheduler", "kwok")]
-    for part in (*others, stage.prometheus):
+    stage.prometheus.stop()
+    for part in others:
         part.stop()
     swap(kept, data)
     for part in others:
