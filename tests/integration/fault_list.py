@@ -27,7 +27,7 @@ from .fault_proxy import HOST, Rule, answers, late, reset
 from .fault_stage import GROWING, LEASE, NEED, PATIENCE, STEADY, Fault, Stage, served
 from .operators import Cluster, deployment, serving_pool
 
-WRITES = 1000
+WRITES = 500
 """More than an API server has within the minute in which the operator compares."""
 
 
@@ -346,6 +346,7 @@ def restored(stage: Stage) -> Iterator[None]:
     """etcd is put back to what it was some minutes' writes ago, and all but the operator are started again."""
     etcd, kept = of_plane(stage, "etcd"), stage.directory / "kept"
     data = stage.plane.directory / "etcd"
+    of_plane(stage, "kube-apiserver")._ready_timeout_seconds = 2 * PATIENCE
 
     def swap(source: Path, to: Path) -> None:
         stage.plane.stop_apiserver()
@@ -361,12 +362,13 @@ def restored(stage: Stage) -> Iterator[None]:
         annotation = {"metadata": {"annotations": {"example.com/write": str(number)}}}
         stage.plane.client.patch(stage.cluster.path(STEADY), annotation)
     wait_until(lambda: stage.logged("Leading as") != "", PATIENCE, "it leads")
-    swap(kept, data)
-    for name in ("kube-controller-manager", "kube-scheduler", "kwok"):
-        part = of_plane(stage, name)
-        part.stop()
-        part.start().wait_ready()
+    others = [of_plane(stage, name) for name in ("kube-controller-manager", "kube-scheduler", "kwok")]
     stage.prometheus.stop()
+    for part in others:
+        part.stop()
+    swap(kept, data)
+    for part in others:
+        part.start().wait_ready()
     stage.prometheus.start()
     stage.forget_orders()
     yield
