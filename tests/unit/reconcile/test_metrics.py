@@ -12,6 +12,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from servingpool.adapters.cluster.errors import Forbidden
 from servingpool.api.status import LastDecision
+from servingpool.decision.observation import Unknown
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.metrics import FIGURES, PoolCollector
 
@@ -40,8 +41,10 @@ def test_figures_are_those_of_the_last_decision() -> None:
     assert figure(registry, "needed_replicas") == decision.need
     assert figure(registry, "ready_replicas") == 2
     assert figure(registry, "headroom_replicas") == 0, "it is at max"
-    free = decision.figures.safe_load - decision.figures.load
-    assert figure(registry, "headroom_work_replicas") == pytest.approx(2 * free)
+    load, safe = decision.figures.load, decision.figures.safe_load
+    assert not isinstance(load, Unknown)
+    assert not isinstance(safe, Unknown)
+    assert figure(registry, "headroom_work_replicas") == pytest.approx(2 * (safe - load))
     assert figure(registry, "gpus") == 8
     assert figure(registry, "generation_tokens_rate") == decision.figures.generation_rate
     assert figure(registry, "cost_dollars_per_hour") == 24.0
