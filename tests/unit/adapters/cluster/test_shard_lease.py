@@ -77,10 +77,9 @@ def test_renewals_are_no_changes_of_the_share() -> None:
         assert len(told) == before
         b.kill()
         await until_shared(a)
-        assert a.owned() == set(GROUPS)
-        ours = now()
-        await asyncio.sleep(TERMS.retry + 0.1)
-        assert told[-1] == pytest.approx(ours, abs=TERMS.retry + 0.1), "once they are ours, a tick runs"
+        taken = now()
+        await asyncio.sleep(3.0)
+        assert 0.0 <= told[-1] - taken <= 1.1, "once they are ours, a tick runs"
 
     run(story)
 
