@@ -30,7 +30,6 @@ CHAINS: Final[Mapping[str, int]] = {
     "test_gpu_budget.py": 1,
     "test_older_crd.py": 1,
     "test_operator.py": 1,
-    "test_shards.py": 1,
     "test_other_kinds.py": 1,
     "test_own_zero.py": 1,
     "test_cluster_objects.py": 2,
@@ -42,6 +41,8 @@ CHAINS: Final[Mapping[str, int]] = {
     "test_leader.py": 2,
     "test_roles.py": 2,
     "test_watched_namespaces.py": 2,
+    "test_missed_slo.py": 3,
+    "test_shards.py": 3,
 }
 """Integration tests that share no control plane with another process: they stop it or its Prometheus, change a definition
 or a ClusterRole, or their operator serves all namespaces, as it must for a GPUBudget. Files of a number run one after
