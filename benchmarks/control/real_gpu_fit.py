@@ -174,7 +174,7 @@ CANDIDATES = (
 def candidate_rows(record: Record) -> Iterator[Sequence[str]]:
     each, alone, prompts = windows(record), decodes(record), prefills(record)
     for candidate in CANDIDATES:
-        given = candidate.given or {}
+        given = dict(candidate.given or {})
         samples = [one for one in (*each, *alone, *prompts) if one.fitted]
         found = given | fit(samples, (*candidate.terms, SERVER)) if candidate.terms else given
         judged = [deviation(one, found) for one in each if not one.fitted]

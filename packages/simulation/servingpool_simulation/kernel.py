@@ -351,13 +351,16 @@ def step_time(s: State, row: int, tokens: int) -> float:
 
 
 @compiled
-def cut_plan(s: State, e: Records, at: float) -> None:
-    """Ends the plan with the last step that a request of that time cannot join."""
+def cut_plan(e: Records, at: float, ahead: int) -> None:
+    """Ends the plan with the step that is under way at `at`, or so many steps `ahead` of it.
+
+    A request of that time can join the next one.
+    """
     steps = steps_by(e, at)
     if steps < e.steps and e.now + steps_time(e, steps) < at:
         steps += 1
-    if s.limits.async_scheduling > 0 and at > e.now:
-        steps = min(steps + 1, int(e.steps))
+    if at > e.now:
+        steps = min(steps + ahead, int(e.steps))
     e.steps = max(steps, e.done, 1)
     e.plan_end = e.now + steps_time(e, e.steps)
 
@@ -393,7 +396,7 @@ def plan(s: State, q: Records, row: int, until: float) -> bool:
     if s.limits.pause_every > 0.0:
         pause(s, e)
     if e.head != NOBODY and q[e.head].received > e.scheduled_at:
-        cut_plan(s, e, q[e.head].received)
+        cut_plan(e, q[e.head].received, s.limits.async_scheduling)
     return True
 
 
@@ -591,6 +594,6 @@ def submit(s: State, q: Records, row: int, number: int, at: float) -> None:
     e.head = number
     e.tail = number
     if e.steps > 1:
-        cut_plan(s, e, at)
+        cut_plan(e, at, s.limits.async_scheduling)
     elif e.steps == 0:
         e.plan_end = at
