@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import real_gpu
-from real_gpu import RECORDS, TTFT, Latencies, Record, known, load, ms, observed
+import real_gpu_fit
+from real_gpu import PROFILE, RECORDS, TTFT, Latencies, Record, decode_together, known, load, ms, observed
 from tables import table
 
 from servingpool.decision.decide import Stage, decide_stages
@@ -98,6 +99,9 @@ The KV cache moved at {rate:.2f} GB/s, and {fixed:.0f} ms came on top, for NIXL,
 NVLink or 200 Gbit/s give many times that; what slowed it on this virtual machine was not looked into.
 The model of the simulated pairs has {rate_modelled:.0f} GB/s and {fixed_modelled:.0f} ms.
 
+After a prompt of {tokens} tokens the decode engine gave a token each {gap} ms. The engine model gives one each {model}
+ms; nothing was fitted to this record.
+
 ### What the operator makes of a slow handover
 
 {rate_asked} conversations/s for {seconds:.0f} s. The clients' first tokens came after {ttft} s (median / 95th
@@ -117,6 +121,8 @@ def text(record: Record) -> str:
     """The second part of the page."""
     about, (stage,), (fixed, rate) = record["about"], record["stages"], handover(record)
     clients, steps = measured(record), decisions(record)
+    shortest = record["alone"][0]
+    output = len(shortest["gaps"]) // len(shortest["prefill_reply"]) + 1
     return TEXT.format(
         date=about["date"],
         vllm=about["vllm"],
@@ -126,6 +132,9 @@ def text(record: Record) -> str:
         fixed=1000 * fixed,
         rate_modelled=MODELLED.bytes_per_second / 1e9,
         fixed_modelled=1000 * MODELLED.fixed,
+        tokens=shortest["tokens"],
+        gap=ms(float(np.mean(shortest["gaps"]))),
+        model=ms(decode_together(PROFILE, 1, shortest["tokens"] + output // 2, output)),
         rate_asked=stage["rate"],
         seconds=40.0,
         ttft=" / ".join(f"{one:.0f}" for one in np.quantile(clients.ttft, (0.5, 0.95))),
@@ -141,7 +150,7 @@ def text(record: Record) -> str:
 
 def page(one: Record, pair: Record) -> str:
     """The whole page, of one engine and of the pair."""
-    return f"{real_gpu.text(one)}\n{text(pair)}"
+    return "\n".join((real_gpu.text(one), real_gpu_fit.text(one), text(pair)))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ SIMULATION = "packages/simulation/servingpool_simulation"
 WORLD = (
     *(f"{SIMULATION}/{name}.py" for name in ("balancer", "conduct", "fleet", "hardware", "kernel", "page")),
     *(f"{SIMULATION}/{name}.py" for name in ("run", "score", "scrape", "tables", "upgrade")),
+    f"{SIMULATION}/data/serving_ms.json",
     f"{SIMULATION}/data/step_coeffs_bf16.json",
 )
 """What every run depends on."""

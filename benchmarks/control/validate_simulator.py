@@ -12,7 +12,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from tables import table
 
 from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.engine import Engine
-from servingpool_simulation.hardware import EngineProfile, engine_profile
+from servingpool_simulation.hardware import EngineProfile, engine_profile, kernel_profile
 from servingpool_simulation.policies import Static
 from servingpool_simulation.run import SimulationOptions, simulate
 from servingpool_simulation.traces import azure2024_conv_reconstructed
@@ -39,7 +39,7 @@ Written by `python benchmarks/control/validate_simulator.py`. A vLLM of 2026 on 
 
 The largest deviation over decode steps with a batch of 1 to 256 and prefills of 512 to 8,192 tokens, against the
 kernel times of [aiconfigurator](https://github.com/ai-dynamo/aiconfigurator). Serving pays {host:.2f} ms of host
-overhead more.
+overhead more; the H200 8B what was [fitted](real-gpu.md#what-serving-adds-to-the-kernels) to a record of it.
 
 {steps}
 
@@ -76,7 +76,8 @@ STEP_TIMES: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 }
 """Milliseconds of a decode step at 1k context for each of BATCHES, and of a prefill of each of PROMPTS alone.
 
-Kernel times, without the 0.5 to 0.8 ms that the host adds to each step; the model adds 0.65 ms where it serves.
+Kernel times, without the 0.5 to 0.8 ms that the host adds to each step; the model adds 0.65 ms where it serves, or what
+was fitted to a record.
 """
 REPLICAS = 64
 
@@ -96,12 +97,13 @@ class Check:
         return self.model / self.measured - 1.0
 
 
-def decode_step(profile: EngineProfile, batch: int, context: int = CONTEXT, output: int = 512) -> float:
-    """Seconds between two tokens of `batch` requests that have `context` tokens each in the mean."""
+def decode_step(profile: EngineProfile, batch: int) -> float:
+    """Seconds between two tokens of `batch` requests that have CONTEXT tokens each in the mean."""
     # Roomier than the real cache where it holds less than the batch: the table asks for the step, not for preemption.
-    roomy = replace(profile, kv_tokens=max(profile.kv_tokens, 2 * batch * context))
+    roomy = replace(profile, kv_tokens=max(profile.kv_tokens, 2 * batch * CONTEXT))
     engine = Engine(roomy, 0.0)
-    prompt = context - output // 2
+    output = 512
+    prompt = CONTEXT - output // 2
     for _ in range(batch):
         engine.submit(0.0, prompt, output)
     engine.drain()
@@ -119,19 +121,19 @@ def prefill(profile: EngineProfile, prompt: int) -> float:
     return engine.drain()
 
 
-def steps(host_overhead: float) -> Iterator[Check]:
-    """The step-time table; seconds on top of each step."""
+def steps(profile_of: Callable[[str], EngineProfile]) -> Iterator[Check]:
+    """The step-time table, by the profile of each name."""
     for name, (decode, prompts) in STEP_TIMES.items():
-        profile = engine_profile(name, host_overhead=host_overhead)
+        profile = profile_of(name)
         for batch, measured in zip(BATCHES, decode, strict=True):
             yield Check(f"{name}: decode, batch {batch}", "ms", measured, 1000 * decode_step(profile, batch))
         for prompt, measured in zip(PROMPTS, prompts, strict=True):
             yield Check(f"{name}: prefill {prompt} tokens", "ms", measured, 1000 * prefill(profile, prompt))
 
 
-def short_requests(batch: int) -> float:
-    """Seconds between two tokens of `batch` requests of 128 tokens in and out that begin together on an H100 8B."""
-    engine = Engine(engine_profile("h100-8b-tp1"), 0.0)
+def short_requests(batch: int, profile: EngineProfile) -> float:
+    """Seconds between two tokens of `batch` requests of 128 tokens in and out that begin together."""
+    engine = Engine(profile, 0.0)
     for _ in range(batch):
         engine.submit(0.0, 128, 128)
     engine.drain()
@@ -212,7 +214,7 @@ def cross_checks() -> Iterator[Check]:
     """Figures from real servers, none of which went into the coefficients."""
     for batch, measured in ((1, 7.0), (64, 8.7)):
         what = f"Llama-3.1-8B, H100, 128 in 128 out: ITL at batch {batch}"
-        yield Check(what, "ms", measured, 1000 * short_requests(batch))
+        yield Check(what, "ms", measured, 1000 * short_requests(batch, engine_profile("h100-8b-tp1")))
     # No step times of the next two models are shipped: these rows judge the conversion as much as the engine, and
     # TTFT was measured by a client, whose network and tokenizer the model leaves out.
     for profile, note in ((llama2_7b(), "converted"), (engine_profile("h100-8b-tp1"), "as Llama-3.1-8B")):
@@ -242,7 +244,7 @@ def speed() -> dict[str, float]:
 
 def step_rows() -> Iterator[Sequence[str]]:
     """A row for each engine."""
-    kernels, served = (_by_engine(steps(overhead)) for overhead in (0.0, _host_overhead()))
+    kernels, served = (_by_engine(steps(profile_of)) for profile_of in (kernel_profile, engine_profile))
     for name in STEP_TIMES:
         yield name, f"{_furthest(kernels[name]):+.1%}", f"{_furthest(served[name]):+.1%}"
 
@@ -270,7 +272,7 @@ def page(servers: Sequence[Check], took: Mapping[str, float], reproduced: dict[s
     ]
     return TEXT.format(
         host=1000 * _host_overhead(),
-        steps=table(("engine", "kernels only", "with host overhead"), step_rows()),
+        steps=table(("engine", "kernels only", "as it serves"), step_rows()),
         servers=table(("what", "measured", "model", "deviation"), rows),
         replicas=REPLICAS,
         requests=took["requests"],

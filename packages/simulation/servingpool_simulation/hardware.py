@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -16,6 +17,9 @@ from servingpool_simulation.conduct import VLLM, Conduct
 
 BLOCK_TOKENS = 16
 """Tokens in a KV cache block, vLLM's default on CUDA."""
+
+HOST_OVERHEAD = 0.00065
+"""Seconds: see EngineProfile.host_overhead."""
 
 LARGE_GPUS = ("h100", "h200", "a100")
 """GPUs for which vLLM's API server lets a step hold 8192 tokens; on others 2048."""
@@ -41,7 +45,7 @@ class EngineProfile:
     kv_tokens: int
     """Tokens that the KV cache holds."""
     gpus: int = 1
-    host_overhead: float = 0.00065
+    host_overhead: float = HOST_OVERHEAD
     """Seconds of scheduling and sampling on the CPU in every step (0.5 to 0.8 ms measured)."""
     max_num_batched_tokens: int = 8192
     max_num_seqs: int = 256
@@ -50,6 +54,11 @@ class EngineProfile:
     """Share of every prompt that the prefix cache supplies, 0 to below 1."""
     ttft_from_admission: bool = False
     """The TTFT histogram counts from admission to the batch, not from arrival: it leaves out the engine's queue."""
+    async_scheduling: bool = False
+    """The batch of a step is put together when the step before it begins, as vLLM 0.25.1 does.
+
+    A request that comes amid a step then waits for all of the next one too.
+    """
     bend: float = 1.0
     """How many times as much each decoding request beyond half of max_num_seqs adds to the step time; 1 or more."""
     tokens_per_step: int = 1
@@ -161,9 +170,12 @@ _FLAT_LENGTH, _FLAT_BUDGET = 16_384, 65_536
 
 
 @cache
+def _data(file: str) -> dict[str, Any]:
+    return dict(orjson.loads(resources.files("servingpool_simulation").joinpath("data", file).read_bytes()))
+
+
 def _coefficients() -> dict[str, Any]:
-    text = resources.files("servingpool_simulation").joinpath("data", "step_coeffs_bf16.json").read_bytes()
-    return dict(orjson.loads(text))
+    return _data("step_coeffs_bf16.json")
 
 
 def profile_names() -> tuple[str, ...]:
@@ -171,11 +183,8 @@ def profile_names() -> tuple[str, ...]:
     return tuple(key.replace("_sxm", "").replace("/", "-") for key in _coefficients())
 
 
-def engine_profile(name: str, **other: Any) -> EngineProfile:
-    """A shipped GPU and model pair, for example `engine_profile("a100-70b-tp4", max_num_seqs=1024)`.
-
-    `other` are fields of EngineProfile to set otherwise. Raises ValueError for a name that is not shipped.
-    """
+def kernel_profile(name: str, **other: Any) -> EngineProfile:
+    """As `engine_profile`, with the times that others measured of the kernels and nothing that serving adds."""
     found = dict(zip(profile_names(), _coefficients().values(), strict=True)).get(name)
     if found is None:
         raise ValueError(f"hardware must be one of {', '.join(profile_names())}, got {name!r}")
@@ -191,7 +200,28 @@ def engine_profile(name: str, **other: Any) -> EngineProfile:
         "prefill_per_token": prefill["per_token"] * ms,
         "prefill_per_token_context": prefill["per_token_ctx"] * ms,
         "kv_tokens": int(found["kv_tokens_est"]),
+        "host_overhead": 0.0,
         "gpus": int(name.rpartition("tp")[2]),
         "max_num_batched_tokens": 8192 if name.startswith(LARGE_GPUS) else 2048,
     }
     return EngineProfile(**(shipped | other))
+
+
+def engine_profile(name: str, **other: Any) -> EngineProfile:
+    """A shipped GPU and model pair, for example `engine_profile("a100-70b-tp4", max_num_seqs=1024)`.
+
+    Serving adds HOST_OVERHEAD to each step's kernels. To a pair that was measured while it served it adds what was
+    fitted to that record (benchmarks/control/real_gpu_fit.py), of a vLLM that schedules ahead.
+
+    `other` are fields of EngineProfile to set otherwise. Raises ValueError for a name that is not shipped.
+    """
+    added = _data("serving_ms.json").get(name)
+    if added is None:
+        return kernel_profile(name, **({"host_overhead": HOST_OVERHEAD} | other))
+    return serving_profile(kernel_profile(name), added, **other)
+
+
+def serving_profile(kernels: EngineProfile, added: Mapping[str, float], **other: Any) -> EngineProfile:
+    """An engine that schedules ahead, with so many milliseconds `added` to the fields of its kernels' profile."""
+    fitted = {field: getattr(kernels, field) + value * 1e-3 for field, value in added.items()}
+    return replace(kernels, **({"async_scheduling": True} | fitted | other))

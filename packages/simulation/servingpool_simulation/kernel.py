@@ -274,12 +274,12 @@ def admit(s: State, q: Records, row: int, tokens: int, free: int) -> int:
         request = q[e.head]
         number = e.decoding + e.prefilling
         total = request.prompt + request.generated
-        if request.received > e.now or number >= s.limits.max_num_seqs or blocks_for(total) > free:
+        if request.received > e.scheduled_at or number >= s.limits.max_num_seqs or blocks_for(total) > free:
             break
         computed = 0
         if math.isnan(request.scheduled):
-            request.scheduled = e.now
-            observe(s, row, QUEUE_AT_START, e.now - request.received, 1)
+            request.scheduled = e.scheduled_at
+            observe(s, row, QUEUE_AT_START, e.scheduled_at - request.received, 1)
             computed = cached_tokens(s, row, request)
         place = s.batch[row, number]
         place.request = e.head
@@ -351,11 +351,16 @@ def step_time(s: State, row: int, tokens: int) -> float:
 
 
 @compiled
-def cut_plan(e: Records, at: float) -> None:
-    """Ends the plan with the step that is under way at `at`, so that a request of that time can join."""
+def cut_plan(e: Records, at: float, ahead: int) -> None:
+    """Ends the plan with the step that is under way at `at`, or so many steps `ahead` of it.
+
+    A request of that time can join the next one.
+    """
     steps = steps_by(e, at)
     if steps < e.steps and e.now + steps_time(e, steps) < at:
         steps += 1
+    if at > e.now:
+        steps = min(steps + ahead, int(e.steps))
     e.steps = max(steps, e.done, 1)
     e.plan_end = e.now + steps_time(e, e.steps)
 
@@ -376,6 +381,7 @@ def plan(s: State, q: Records, row: int, until: float) -> bool:
             e.plan_end = received
             return False
         e.now = max(e.now, received)
+        e.scheduled_at = e.now
     tokens, preempted = fill_step(s, q, row)
     if e.prefilling > 0 and s.limits.gauges_every_steps > 0:
         show(s, row, e.decoding)
@@ -389,8 +395,8 @@ def plan(s: State, q: Records, row: int, until: float) -> bool:
     e.plan_end = e.now + steps_time(e, e.steps)
     if s.limits.pause_every > 0.0:
         pause(s, e)
-    if e.head != NOBODY and q[e.head].received > e.now:
-        cut_plan(e, q[e.head].received)
+    if e.head != NOBODY and q[e.head].received > e.scheduled_at:
+        cut_plan(e, q[e.head].received, s.limits.async_scheduling)
     return True
 
 
@@ -520,8 +526,9 @@ def complete(s: State, q: Records, row: int) -> None:
     if e.prefilling > 0:
         s.page[row, page.PREFILL_SECONDS] += e.plan_end - e.now
         # The last one in was admitted last; a step with none but the rest of a prompt is no batch of new requests.
-        if q[s.batch[row, e.decoding + e.prefilling - 1].request].scheduled == e.now:
+        if q[s.batch[row, e.decoding + e.prefilling - 1].request].scheduled == e.scheduled_at:
             observe(s, row, page.PREFILL_BATCH, e.plan_end - e.now, 1)
+    e.scheduled_at = e.now + steps_time(e, e.steps - 1) if s.limits.async_scheduling > 0 else e.plan_end
     e.now = e.plan_end
     e.steps = 0
     begin = e.decoding
@@ -587,6 +594,6 @@ def submit(s: State, q: Records, row: int, number: int, at: float) -> None:
     e.head = number
     e.tail = number
     if e.steps > 1:
-        cut_plan(e, at)
+        cut_plan(e, at, s.limits.async_scheduling)
     elif e.steps == 0:
         e.plan_end = at

@@ -42,6 +42,7 @@ LIMITS = np.dtype(
         ("max_model_len", "i8"),
         ("kv_blocks", "i8"),
         ("ttft_from_admission", "i8"),
+        ("async_scheduling", "i8"),
         ("bend", "f8"),
         ("tokens_per_step", "i8"),
         ("pause_every", "f8"),
@@ -61,6 +62,7 @@ ENGINE = np.dtype(
         # plan_end is +Inf without one, or the arrival that an idle engine waits for.
         ("now", "f8"),
         ("plan_end", "f8"),
+        ("scheduled_at", "f8"),  # when the batch of the plan's first step is put together
         ("first_step", "f8"),
         ("growth", "f8"),
         ("steps", "i8"),

@@ -39,4 +39,4 @@ def end_plans(s: State, rows: Ints, at: float) -> None:
     """
     for row in rows:
         if s.engines[row].steps > 0:
-            cut_plan(s.engines[row], at)
+            cut_plan(s.engines[row], at, 0)

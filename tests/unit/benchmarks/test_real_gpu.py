@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import real_gpu
-from real_gpu import ATTAINMENT, PROFILE, TPOTS, TTFT, Record, Step, capacity, known
-from validate_simulator import decode_step, prefill
+import real_gpu_fit
+from real_gpu import PROFILE, TPOTS, TTFT, Record, Step, capacity, known
+from validate_simulator import prefill
 
 from servingpool.decision.decision import Decision
+from servingpool_simulation.hardware import kernel_profile
 
+ATTAINMENT = 0.95
 Steps = dict[float, list[Step]]
 Decided = dict[float, dict[float, Decision]]
 
@@ -68,10 +71,28 @@ def test_attainment_is_read_as_the_clients_met_it(record: Record, steps: Steps, 
     assert known(decision.figures.attainment_now) == pytest.approx(1 - late.mean(), abs=within)
 
 
-def test_the_engine_models_steps_are_within_a_quarter_of_the_real_ones(record: Record) -> None:
+def test_the_engine_models_steps_are_within_8_percent_of_the_real_ones(record: Record) -> None:
     for row in record["prefill"]:
-        assert prefill(PROFILE, row["tokens"]) == pytest.approx(row["engine_mean_seconds"], rel=0.25)
+        model = prefill(PROFILE, row["tokens"]) + real_gpu.SERVER_SECONDS
+        assert model == pytest.approx(row["engine_mean_seconds"], rel=0.08), row["tokens"]
     for row in record["decode"]:
         assert row["others_at_end"] == row["batch"] - 1, "all decode until the end"
-        model = decode_step(PROFILE, row["batch"], row["context"], record["about"]["steps"])
-        assert model == pytest.approx(np.mean(row["gap_seconds"]), rel=0.25), row["batch"]
+        model = real_gpu.decode_together(PROFILE, row["batch"], row["context"], record["about"]["steps"])
+        assert model == pytest.approx(np.mean(row["gap_seconds"]), rel=0.08), row["batch"]
+
+
+def test_the_engine_model_attains_what_the_real_one_does_at_each_rate(record: Record) -> None:
+    for stage in record["stages"]:
+        real, model = real_gpu.measured(stage), real_gpu.modelled(stage)
+        for bound in TPOTS:
+            assert model.attained(bound) == pytest.approx(real.attained(bound), abs=0.08), (stage["rate"], bound)
+        assert np.median(model.ttft) == pytest.approx(np.median(real.ttft), rel=0.2), stage["rate"]
+
+
+def test_the_fit_is_what_ships(record: Record) -> None:
+    found, kernels = real_gpu_fit.constants(record), kernel_profile(PROFILE.name)
+    for term in real_gpu_fit.TERMS:
+        assert getattr(PROFILE, term) - getattr(kernels, term) == pytest.approx(found[term], rel=1e-3)
+    assert found[real_gpu_fit.SERVER] == pytest.approx(real_gpu.SERVER_SECONDS, abs=5e-5)
+    other_half = real_gpu_fit.constants(record, fitted=False)
+    assert all(other_half[term] == pytest.approx(found[term], rel=0.5) for term in real_gpu_fit.TERMS)

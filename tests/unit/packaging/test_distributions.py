@@ -74,6 +74,7 @@ def test_the_other_wheels_hold_a_package_with_its_data_each(wheels: Mapping[str,
     assert (packages(simulation), packages(lab)) == ({"servingpool_simulation"}, {"servingpool_lab"})
     for name in (
         "data/azure2023_conv.csv.gz",
+        "data/serving_ms.json",
         "data/step_coeffs_bf16.json",
         "report/page.html.j2",
         "report/style.html.j2",

@@ -52,14 +52,16 @@ def step_seconds(profile: EngineProfile, step: list[tuple[Job, int]]) -> float:
     return float(seconds)
 
 
-def run(profile: EngineProfile, jobs: list[Job]) -> None:  # noqa: C901, read top to bottom beside vLLM's scheduler
+def run(profile: EngineProfile, jobs: list[Job]) -> None:  # noqa: C901, PLR0912, PLR0915, read top to bottom beside vLLM's scheduler
     """Serves the jobs and writes their times into them."""
     coming, waiting, running = deque(jobs), deque[Job](), list[Job]()
-    free, now = profile.kv_blocks, 0.0
+    free, now, scheduled = profile.kv_blocks, 0.0, 0.0
     while coming or waiting or running:
         if not waiting and not running:
             now = max(now, coming[0].arrival)
-        while coming and coming[0].arrival <= now:
+        if not running or not profile.async_scheduling:
+            scheduled = now
+        while coming and coming[0].arrival <= scheduled:
             waiting.append(coming.popleft())
         budget, step, preempted = profile.max_num_batched_tokens, [], False
         place = 0
@@ -93,6 +95,7 @@ def run(profile: EngineProfile, jobs: list[Job]) -> None:  # noqa: C901, read to
             budget -= chunk
             running.append(waiting.popleft())
             step.append((job, chunk))
+        scheduled = now
         now += step_seconds(profile, step)
         for job, chunk in step:
             job.computed += chunk

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from servingpool_simulation.engine import Engine, Outcome
-from servingpool_simulation.hardware import EngineProfile, engine_profile
+from servingpool_simulation.hardware import EngineProfile, engine_profile, kernel_profile
 
 from . import step_by_step
 
 H100 = engine_profile("h100-8b-tp1")
 SMALL = replace(H100, kv_tokens=4096, max_model_len=2048, max_num_batched_tokens=256, max_num_seqs=12)
 """A replica whose every limit is soon reached."""
-ODD = replace(SMALL, bend=2.0, tokens_per_step=3, pause_every=1.0, ttft_from_admission=True)
+ODD = replace(SMALL, async_scheduling=True, bend=2.0, tokens_per_step=3, pause_every=1.0, ttft_from_admission=True)
 
 
 def served(profile: EngineProfile, requests: list[tuple[float, int, int]]) -> tuple[Engine, list[Outcome]]:
@@ -43,6 +43,8 @@ def jobs_as_requests(jobs: list[step_by_step.Job]) -> list[tuple[float, int, int
         pytest.param(SMALL, 30.0, 900, 400, id="KV cache full, preemptions"),
         pytest.param(replace(SMALL, kv_tokens=2048), 5.0, 1500, 500, id="KV cache of one request"),
         pytest.param(replace(SMALL, bend=3.0), 30.0, 900, 400, id="a step time that bends"),
+        pytest.param(replace(H100, async_scheduling=True), 8.0, 3000, 300, id="steps scheduled ahead"),
+        pytest.param(replace(SMALL, async_scheduling=True), 30.0, 900, 400, id="scheduled ahead, KV cache full"),
     ],
 )
 @pytest.mark.parametrize("seed", range(3))
@@ -72,7 +74,7 @@ REFERENCE = {
 @pytest.mark.parametrize("name", REFERENCE)
 def test_step_times_are_those_measured_on_the_gpu(name: str) -> None:
     decode, prefill, kv_tokens = REFERENCE[name]
-    kernel = engine_profile(name, host_overhead=0.0, max_num_batched_tokens=262_144)
+    kernel = kernel_profile(name, max_num_batched_tokens=262_144)
     assert kernel.kv_tokens == pytest.approx(kv_tokens, rel=0.01)
     for batch, expected in zip((1, 32, 64, 128, 256), decode, strict=True):
         if batch * 1024 > kernel.kv_tokens:
@@ -253,7 +255,14 @@ print(json.dumps([[asdict(o) for o in engine.take_outcomes()], engine._state.pag
     [
         pytest.param({}, id="an engine as usual"),
         pytest.param(
-            {"ttft_from_admission": True, "bend": 2.0, "tokens_per_step": 3, "pause_every": 2.0, "pause_shortest": 0.1},
+            {
+                "ttft_from_admission": True,
+                "async_scheduling": True,
+                "bend": 2.0,
+                "tokens_per_step": 3,
+                "pause_every": 2.0,
+                "pause_shortest": 0.1,
+            },
             id="every oddity at once",
         ),
     ],
