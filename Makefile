@@ -59,7 +59,7 @@ test: $(STAMP)  ## All tests of what users run: unit, property, integration on t
 
 test-equipment: $(STAMP)  ## Tests of what tests and measures: packages/lab, benchmarks, tools
 	@$(BIN)/python -m servingpool_lab.binaries
-	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m equipment
+	@$(LANE) $@ $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m equipment
 
 keda: $(STAMP)  ## KEDA's operator for tests/integration/test_handover.py, into the cache (8 min, once); the test skips without it
 	@$(BIN)/python tools/build_keda.py
