@@ -30,18 +30,25 @@ from stated import FIGURES, PAGES, ROOT, Kept, compared, edited, stamped, tables
 CORE = "operator/servingpool/decision"
 SOURCES = (
     f"{CORE}/**/*.py",
-    *(f"{store.SIMULATION}/{which}" for which in ("*.py", "families/*.py", "baselines/*.py", "data/*")),
+    *(
+        f"{store.SIMULATION}/{which}"
+        for which in ("*.py", "families/*.py", "baselines/*.py", "data/*.json", "data/*.csv", "data/*.gz")
+    ),
 )
 TESTING = (
     *(f"packages/backtest/servingpool_backtest/{name}.py" for name in ("arrival_rate", "arrivals", "autoscaler_rule")),
     *(f"packages/backtest/servingpool_backtest/{name}.py" for name in ("bursts", "curves", "engine_fit", "intervals")),
     *(f"packages/backtest/servingpool_backtest/{name}.py" for name in ("observed", "replay", "result", "run")),
+    *("benchmarks/history_in_prometheus.py", "operator/servingpool/recording/*.py"),
 )
 """What a backtest's figures depend on; `report.py` states them."""
-LOOP = tuple(
-    f"operator/servingpool/{room}/**/*.py" for room in ("adapters", "gpubudget", "handlers", "reconcile", "status")
+LOOP = (
+    *(f"operator/servingpool/{room}/**/*.py" for room in ("adapters", "api", "gpubudget", "reconcile", "status")),
+    *("operator/servingpool/cli/assembly.py", "deploy/Dockerfile"),
+    *(f"benchmarks/{name}.py" for name in ("fake_cluster", "fleet", "measuring", "prometheus_process")),
+    *("benchmarks/real_cluster.py", "benchmarks/stand_in_prometheus.py"),
 )
-"""What a tick depends on besides the core; `catalogue` states what one costs."""
+"""What a tick's figures depend on besides the core; `catalogue` states what a tick costs."""
 OLDEST = 30
 """Commits of the core that may come before the front page's figures are made anew."""
 BACKTESTED = "ramp conv-h100 conv-a100-8b conv-l40s code on-off regimes reasoning"
@@ -241,7 +248,10 @@ def commits_since(core: str) -> int | None:
     """Commits that touched the core after this one; None where a shallow clone does not have it and cannot tell."""
     if _git("cat-file", "-e", f"{core}^{{commit}}").returncode == 0:
         return int(_git("rev-list", "--count", f"{core}..HEAD", "--", CORE).stdout)
-    seen = int(_git("rev-list", "--count", "HEAD", "--", CORE).stdout)
+    there = _git("rev-list", "--count", "HEAD", "--", CORE)
+    if there.returncode != 0:  # a copy without history, or one that git does not trust
+        return None
+    seen = int(there.stdout)
     # The oldest commit of a shallow clone has no parent there, so it seems to touch everything.
     return seen - 1 if seen - 1 > OLDEST else None
 

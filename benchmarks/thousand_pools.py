@@ -168,11 +168,9 @@ class _MeteredReporter(Reporter):
         with self._meter.part("write"):
             await super().announce(plan, outcome, state)
 
-    async def tell(
-        self, pool: Metadata, state: PoolState, status: Status, now: float, may: Callable[[], bool], *, scaled: bool
-    ) -> None:
+    async def tell(self, pool: Metadata, state: PoolState, status: Status, now: float, may: Callable[[], bool]) -> None:
         with self._meter.part("write"):
-            await super().tell(pool, state, status, now, may, scaled=scaled)
+            await super().tell(pool, state, status, now, may)
 
 
 class _MeteredBudgets(Budgets):

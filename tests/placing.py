@@ -21,6 +21,7 @@ EQUIPMENT: Final = (
     "unit/tools/test_assets.py",
     "unit/tools/test_fleet_run.py",
     "unit/tools/test_lane.py",
+    "unit/tools/test_lanes.py",
 )
 """Tests of what tests, measures and writes a page once: packages/lab, benchmarks, tools. `make test-equipment` runs them."""
 
@@ -51,7 +52,7 @@ another in one process, and have its control plane."""
 
 def is_equipment(path: Path) -> bool:
     """Whether this test file is in the equipment's lane."""
-    return path.is_relative_to(HERE) and path.relative_to(HERE).as_posix().startswith(EQUIPMENT)
+    return any(path.is_relative_to(HERE / one) for one in EQUIPMENT)
 
 
 def chain(path: Path) -> int | None:

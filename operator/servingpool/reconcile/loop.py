@@ -175,8 +175,7 @@ class Reconciler:
             return Tick(pools=len(self._cache.pools))
         self.forget_moved()
         ours = [(key, raw) for key, raw in self._cache.pools.items() if self._share.owns(key)]
-        pools = len(self._cache.pools)
-        self._reporter.rate.begin(now, self._interval, pools, share=len(ours) / max(1, pools))
+        self._reporter.rate.begin(now, self._interval, {key for key, _ in ours}, of=len(self._cache.pools))
         readable: list[ServingPool] = []
         unreadable: list[tuple[Raw, tuple[Reason, str]]] = []
         async for key, raw in _giving_way(ours):
@@ -185,7 +184,7 @@ class Reconciler:
             pool = pool if overlong is None else overlong
             problem = _invalid(pool) if isinstance(pool, str) else self._readings.problem(pool)
             if problem is None and isinstance(pool, ServingPool):
-                self.states.keep(pool)
+                self.states.keep(pool, raw.get("status"))
                 readable.append(pool)
             elif problem is not None:
                 unreadable.append((raw, problem))
@@ -419,7 +418,7 @@ class Reconciler:
         if isinstance(due, PoolPlan) and may_report():
             await self._reporter.recommend(due, state)
         status = self._judge(state, due, outcome)
-        await self._reporter.tell(due.meta, state, status, due.at, may_report, scaled=outcome.scaled)
+        await self._reporter.tell(due.meta, state, status, due.at, may_report)
         return outcome.scaled
 
     async def _act(self, plan: PoolPlan, state: PoolState) -> ScaleOutcome | None:

@@ -67,7 +67,7 @@ class Cause(StrEnum):
     """Why a status is written."""
 
     SCALED = "scaled"
-    """The operator has set the replicas. It never waits."""
+    """The operator has set the replicas since the last write. It never waits."""
     CHANGED = "changed"
     """A condition, the replicas or the bounds changed, or the stored status is unknown."""
     COMPLAINT = "complaint"
@@ -125,16 +125,13 @@ class Reporter:
         log.info("%s", message, extra=plan.meta.log_fields | {"from": requested, "to": decision.replicas})
         await self.event(plan.meta, EventReason.RECOMMENDED.type, EventReason.RECOMMENDED, message)
 
-    async def tell(
-        self, pool: Metadata, state: PoolState, status: Status, now: float, may: Callable[[], bool], *, scaled: bool
-    ) -> None:
+    async def tell(self, pool: Metadata, state: PoolState, status: Status, now: float, may: Callable[[], bool]) -> None:
         """Write the status if a person would care, then post an event for what has gone wrong since the last one.
 
-        Each write may take seconds: `may` says whether the next one is still allowed. `scaled`: the operator has set
-        the replicas just now.
+        Each write may take seconds: `may` says whether the next one is still allowed.
         """
         before = state.status
-        if may() and await self._write(pool, state, status, now, scaled=scaled) and may():
+        if may() and await self._write(pool, state, status, now) and may():
             await self._warn(pool, state, before, now)
 
     async def foretell(self, pool: Metadata, state: PoolState, history: tuple[Change, ...], now: float) -> bool:
@@ -175,9 +172,9 @@ class Reporter:
                 state.warned_of(found.reason, now)
                 await self.event(pool, "Warning", found.reason, found.message)
 
-    async def _write(self, pool: Metadata, state: PoolState, status: Status, now: float, *, scaled: bool) -> bool:
+    async def _write(self, pool: Metadata, state: PoolState, status: Status, now: float) -> bool:
         """Whether the status was worth a write, its turn had come, and it was written."""
-        cause = self._cause(state, status, now, scaled=scaled)
+        cause = self._cause(state, status, now)
         if cause is None:
             self.rate.done(pool.key)
             return False
@@ -197,13 +194,13 @@ class Reporter:
         self.written[cause] += 1
         return True
 
-    def _cause(self, state: PoolState, status: Status, now: float, *, scaled: bool) -> Cause | None:
+    def _cause(self, state: PoolState, status: Status, now: float) -> Cause | None:
         """Why the status is to be written; None if a person would not care."""
         if state.status_write_unknown or state.kept.pressing:
             cause: Cause | None = Cause.CHANGED
         else:
             cause = cause_of(state.status, status, now - state.written_at, self.rate.figures_after)
-        if cause is Cause.CHANGED and scaled:
+        if state.status.last_scale_time != status.last_scale_time:
             return Cause.SCALED
         return cause or (Cause.PROFILE if state.profile_due(now) else None)
 
@@ -214,6 +211,7 @@ class Reporter:
         except NotFound:
             # The pool is deleted. If its watch was broken then, no event says so.
             self._cache.forget_pool(pool.key, pool.uid)
+            self.rate.done(pool.key)
             return False
         except ClusterError as error:
             state.status_write_ended(unknown=before or isinstance(error, Unanswered))
@@ -261,6 +259,7 @@ def _headline(status: Status) -> tuple[Any, ...]:
         _orders(status),
         status.last_scale_time,
         status.history,
+        status.operator,
         compared,
     )
 
@@ -278,7 +277,7 @@ def _orders(status: Status) -> list[tuple[str, int, int, int, bool]]:
 
 
 def _reasons(status: Status) -> tuple[str | None, ...]:
-    return (status.why, status.operator, *(one.reason for one in status.conditions))
+    return (status.why, *(one.reason for one in status.conditions))
 
 
 def _other_complaints(before: Status, after: Status) -> bool:

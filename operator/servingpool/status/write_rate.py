@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Collection
 from typing import NamedTuple
 
 from servingpool.adapters.cluster.objects import Key
@@ -24,8 +25,7 @@ FIGURES_AT_LATEST = 600.0
 """Seconds, as long as a learned profile is kept unwritten: where there are many pools, one write has both."""
 FIGURES_AFTER = 60.0
 """Seconds between two writes of a pool for nothing but figures, where there are few pools."""
-ASKS_WITHIN = 4
-"""Intervals after which a waiting pool that has not asked again loses its place: it may be deleted."""
+LATE = "%d pools wait for a write of their conditions, the first for %.0f s; scaling does not. Limit: %.1f a second."
 
 
 def figures_after(pools: int) -> float:
@@ -43,9 +43,8 @@ class Waiting(NamedTuple):
     figures: bool
     """It is of figures or the profile alone."""
     since: float
-    """Unix time in seconds at which the change was first seen."""
-    asked: float
-    """Unix time in seconds at which the pool last asked."""
+    """Unix time in seconds at which the change was first seen, or its write was last tried: one that fails again and
+    again goes to the end of the line."""
 
 
 class WriteRate:
@@ -59,49 +58,53 @@ class WriteRate:
         self._begun: float | None = None
         self._waiting: dict[Key, Waiting] = {}
         self._next: dict[Key, bool] = {}
-        """Pools whose turn it is in this tick, and whether for figures alone."""
+        """Pools whose turn has come, and whether for figures alone. A turn stays until the pool asks: the round of a
+        slow backend lasts several ticks."""
         self._free = self._free_with_figures = 0
         """Writes of this tick that are left for changes that nobody has waited with."""
         self._urgent = 0
         """Writes of this tick that are not of figures alone."""
 
-    def begin(self, now: float, interval: float, pools: int, share: float = 1.0) -> None:
-        """A tick begins at Unix time `now`, in a cluster of so many pools, of which our `share` is written here.
+    def begin(self, now: float, interval: float, pools: Collection[Key], of: int) -> None:
+        """A tick begins at Unix time `now`, over these pools `of` all: other operators write for the rest.
 
-        `interval` and `now` are in seconds.
+        `interval` and `now` are in seconds. Who is not among the pools loses its place.
         """
         seconds = interval if self._begun is None else min(interval, max(0.0, now - self._begun))
+        self._begun, self.figures_after = now, figures_after(of)
+        share = len(pools) / max(1, of)
         most, with_figures = (math.ceil(each * seconds * share) for each in (self._most, self._with_figures))
         with_figures -= self._urgent  # figures take what the conditions and scales of the last tick would leave
         self._urgent = 0
-        self._begun, self.figures_after = now, figures_after(pools)
-        latest = now - ASKS_WITHIN * interval
-        self._waiting = {key: one for key, one in self._waiting.items() if one.asked >= latest}
-        line = sorted(self._waiting, key=lambda key: self._waiting[key].since)
+        self._waiting = {key: one for key, one in self._waiting.items() if key in pools}
+        kept = {key: turn for key, turn in self._next.items() if key in self._waiting}
+        line = sorted(self._waiting.keys() - kept.keys(), key=lambda key: (self._waiting[key].since, key))
         urgent = [key for key in line if not self._waiting[key].figures]
         figures = [key for key in line if self._waiting[key].figures]
-        if len(urgent) > most:
-            said = "Status writes are limited to %.0f a second: %d pools wait, the first for %.0f s."
-            log.warning(said, self._most, len(urgent), now - self._waiting[urgent[0]].since)
+        if len(urgent) > most and (waited := now - self._waiting[urgent[0]].since) > interval:
+            log.warning(LATE, len(urgent), waited, self._most * share)
         urgent = urgent[:most]
         figures = figures[: max(0, with_figures - len(urgent))]
-        self._next = dict.fromkeys(urgent, False) | dict.fromkeys(figures, True)
-        self._free, self._free_with_figures = most - len(self._next), with_figures - len(self._next)
+        turns = dict.fromkeys(urgent, False) | dict.fromkeys(figures, True)
+        self._next = kept | turns
+        self._free, self._free_with_figures = most - len(turns), with_figures - len(turns)
 
     def admits(self, pool: Key, now: float, *, figures: bool) -> bool:
         """Whether this pool's change may be written now. It waits until `done`. `figures`: it is of nothing else."""
         before = self._waiting.get(pool)
         since = before.since if before is not None and before.figures == figures else now
-        self._waiting[pool] = Waiting(figures, since, now)
         turn = self._next.pop(pool, None)
-        if turn is not None:
-            if turn or not figures:
-                self._urgent += not figures
-                return True
-            self._free += 1  # it waited with a condition, that is as it was again
-        if self._free <= 0 or (figures and self._free_with_figures <= 0):
+        if turn is not None and figures and not turn:  # it waited with a condition, that is as it was again
+            self._free += 1
+            turn = None
+        if turn is None and (self._free <= 0 or (figures and self._free_with_figures <= 0)):
+            self._waiting[pool] = Waiting(figures, since)
             return False
-        self.count(figures=figures)
+        if turn is None:
+            self.count(figures=figures)
+        else:
+            self._urgent += not figures
+        self._waiting[pool] = Waiting(figures, now)
         return True
 
     def count(self, *, figures: bool = False) -> None:

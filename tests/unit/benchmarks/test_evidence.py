@@ -157,7 +157,7 @@ def test_the_age_of_figures_is_counted_in_commits_of_the_core(monkeypatch: pytes
         file = origin / ("README.md" if name == "words" else f"{evidence.CORE}/core.py")
         file.write_text(f"{number}\n")
         git("add", "--all")
-        git("commit", "--quiet", "--message", name)
+        git("-c", "commit.gpgsign=false", "commit", "--quiet", "--message", name)
         commits.append(git("rev-parse", "--short=9", "HEAD").strip())
     shallow = tmp_path / "shallow"
     git("clone", "--quiet", "--depth", "2", f"file://{origin}", str(shallow))

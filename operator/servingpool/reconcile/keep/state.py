@@ -245,11 +245,11 @@ class PoolStates(dict[Key, PoolState]):
         self._parsed[key] = (version, pool)
         return pool
 
-    def keep(self, pool: ServingPool) -> None:
-        """Begin a state for a pool, or a model, not seen before."""
+    def keep(self, pool: ServingPool, status: object) -> None:
+        """Begin a state for a pool, or a model, not seen before, from the `status` in its manifest."""
         state = self.get(pool.key)
         if state is None or not state.is_of(pool):
-            state = self[pool.key] = PoolState.found(pool, Status.found(self._pools[pool.key].get("status")))
+            state = self[pool.key] = PoolState.found(pool, Status.found(status))
         state.mode = pool.spec.mode
         if pool.spec.several:
             # What Prometheus has of the past does not tell which target a pod was of, and so not how fast each is.
