@@ -75,9 +75,9 @@ namespaces. [How to share GPUs](../how-to/share-gpus.md) says what it does.
 BUDGET_COLUMNS = "`kubectl get gb` shows these columns."
 COLUMNS = "`kubectl get sp` shows these columns; those marked *wide* with `-o wide`."
 STATUS = """\
-The operator writes it at once when a condition changes, but at most 20 a second of all pools, and within 1 to 10 minutes, by the
-number of pools, when a figure changes enough to matter. `lastDecision.at` tells how old the figures are. Live figures
-are in its [metrics](metrics.md).
+The operator writes it at once when a condition changes, but at most 20 a second of all pools. When a figure changes
+enough to matter, it writes it within 1 to 10 minutes, by the number of pools. `lastDecision.at` tells how old the
+figures are. Live figures are in its [metrics](metrics.md).
 """
 
 
