@@ -167,7 +167,7 @@ def test_kubectl_get_answers_at_a_glance(
     assert " ".join(header.split()) == "NAME MODE MODEL READY/DESIRED/MAX TOK/S QUEUE ATTAINMENT WHY AGE"
     assert row.split()[:-1] == ["chat", "Auto", "llama", "3/4/8", "4210", "12", "97.2", "ScaleUp"]
     wide = subprocess.run([*command, "-o", "wide"], check=True, capture_output=True, text=True).stdout.splitlines()
-    assert wide[0].split()[8:12] == ["AGE", "MIN", "MAX", "SCHEDULE"]
+    assert wide[0].split()[8:14] == ["AGE", "AS", "OF", "MIN", "MAX", "SCHEDULE"]
     assert wide[1].split()[9:13] == ["2", "8", "peak,", "launch"]
 
 

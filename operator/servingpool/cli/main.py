@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 import sys
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -155,6 +155,7 @@ def options(
     if acting is not None and not (acting.isprintable() and all(ord(each) < 256 for each in acting)):
         wrong("--as must have printable Latin-1 characters only, because an HTTP header names the user")
     act_as(acting)
+    context.call_on_close(partial(act_as, None))  # the next command of this process acts as itself
 
 
 @app.command("__complete", hidden=True, context_settings={"ignore_unknown_options": True, "help_option_names": []})

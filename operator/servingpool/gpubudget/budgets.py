@@ -178,9 +178,12 @@ class Budgets:
         for target in [target for target in self.orders if moved(target)]:
             del self.orders[target]
 
-    def settle(self, now: float, owns: Callable[[str], bool] = lambda _: True) -> None:
-        """Share our budgets of which no pool was decided, and forget deleted objects: a tick ends."""
-        budgets = {name for one in self._membership.read() if owns(name := one.metadata.name)}
+    def settle(self, now: float, moved: Callable[[str], bool] = lambda _: False) -> None:
+        """Share the budgets of which no pool was decided, and forget deleted objects: a tick ends.
+
+        `moved`: another operator may write for the budget. A leader that cannot write for seconds forgets none.
+        """
+        budgets = {name for one in self._membership.read() if not moved(name := one.metadata.name)}
         self._wanted = {key: each for key, each in self._wanted.items() if key in self._cache.pools}
         self.latest = {name: each for name, each in self.latest.items() if name in budgets}
         self._holdings.keep(budgets)

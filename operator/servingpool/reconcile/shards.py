@@ -76,7 +76,7 @@ class Shards:
     def _place(self, subject: Subject, group: str, now: float) -> _Placed:
         held = self._placed.get(subject, _Placed((UNKNOWN,), now))
         if held.groups[-1] != group:
-            return _Placed((*held.groups, group), now)
+            return _Placed((*(each for each in held.groups if each != group), group), now)
         return held if len(held.groups) == 1 or now - held.since < SETTLES else _Placed((group,), now)
 
     def _groups(self, subject: Subject) -> tuple[str, ...]:

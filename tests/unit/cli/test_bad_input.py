@@ -265,11 +265,9 @@ Tell = Callable[[str, str], Told]
 def tell(servers: tuple[Servers, str], tmp_path_factory: pytest.TempPathFactory) -> Tell:
     """What a command does in a case. It is run once."""
     now, url = servers
-    home, folder = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("empty")
+    home = tmp_path_factory.mktemp("home")
     config = home / ".kube" / "config"
     config.parent.mkdir()
-    for name, text in FILES.items():
-        (folder / name).write_text(text)
     resolved, cases = socket.getaddrinfo, {case.name: case for case in CASES}
 
     @functools.cache
@@ -281,6 +279,9 @@ def tell(servers: tuple[Servers, str], tmp_path_factory: pytest.TempPathFactory)
             server = NOBODY if case.api is None else f"{url}/api-server"
             config.write_text(kubeconfig(server) if case.kubeconfig == "good" else case.kubeconfig)
         prometheus = NOBODY if case.prometheus is None else f"{url}/prometheus"
+        folder = tmp_path_factory.mktemp("empty")  # of its own: a recording that is there is gone on with
+        for file, text in FILES.items():
+            (folder / file).write_text(text)
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
             patch.setattr(socket, "getaddrinfo", lambda host, *rest, **named: resolved(known(host), *rest, **named))

@@ -152,8 +152,9 @@ class ShardView:
         self.identity, self._terms = identity, terms
         self._views: tuple[View, ...] = ((),)
         """Views since the last that our Lease says, the newest last: what is ours is ours by each of them."""
-        self._base: View | None = None
-        """The last view on which all agreed: what it and every view since give us nobody else can have taken."""
+        self._since: tuple[View, ...] = ()
+        """The last view on which all agreed, and every view since, also those that our Lease says no more: what all of
+        them give us nobody else can have taken. Empty where no such view is known."""
         self._renewed = -math.inf
         """When the last renewal was sent that a list has shown."""
         self._sent: dict[str, float] = {}
@@ -190,7 +191,7 @@ class ShardView:
         """All Leases as a list that was answered now has shown them."""
         if now >= self._renewed + self._terms.deadline:
             # Others may have taken what was ours; or they could not renew either, and are not gone.
-            self._base = None
+            self._since = ()
             self._seen = {name: _Seen(one.lease, now) for name, one in self._seen.items()}
         listed = {lease.member: lease for lease in leases}
         own = listed.pop(self.identity, None)
@@ -209,7 +210,9 @@ class ShardView:
                 self._sent = {own.stamp: self._renewed}
         agree = all(one.lease.view == view for one in self._seen.values() if self._claimed_by(one, now) is not None)
         if self.agreed and agree and not self._claims:
-            self._base = view
+            self._since = (view,)
+        elif self._since:
+            self._since = tuple(dict.fromkeys((*self._since, view)))
 
     def owns(self, group: str, now: float) -> bool:
         """Whether we may begin a write for a group of pools now."""
@@ -223,14 +226,14 @@ class ShardView:
         """Whether nobody else may have written for a group since it became ours, however old our renewal is."""
         if any(winner(group, view) != self.identity for view in self._views):
             return False
-        if self._base is not None and winner(group, self._base) == self.identity:
+        if self._since and all(winner(group, view) == self.identity for view in self._since):
             return True
         return not any(claim.covers(group) for claim in self._claiming(now))
 
     def state(self, now: float) -> object:
         """It differs whenever what we may write for may differ, and not at each renewal."""
         claims = {(one.member, one.view) for one in self._claiming(now)}
-        return self.leads(now), self._views, self._base, claims
+        return self.leads(now), self._views, self._since, claims
 
     def gone(self, now: float) -> list[str]:
         """Members whose Leases may be deleted: by the first of all, so that they do not do it at once."""

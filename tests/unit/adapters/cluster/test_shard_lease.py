@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
-from servingpool.adapters.cluster.shard_lease import TERMS, ShardTerms, winner
+from servingpool.adapters.cluster.shard_lease import TERMS, MemberLease, ShardTerms, ShardView, winner
 
 from .fake_shards import GROUPS, LATE, Api, Process, overlaps
 from .virtual_time import now, run
@@ -60,6 +61,41 @@ def test_a_member_that_comes_takes_its_share_and_no_other_moves() -> None:
         assert not overlaps(api)
 
     run(story)
+
+
+def test_a_pool_that_was_given_away_comes_back_when_its_writes_have_ended_whatever_was_agreed_before() -> None:
+    """B dies and starts again as C, which takes the pool and leaves, before all agree on a view without B."""
+    taken = next(group for group in (f"chat/{n}" for n in range(1000)) if _is_taken(group))
+    a, c = ShardView("a", TERMS), ShardView("c", TERMS)
+    leases: dict[str, MemberLease] = {}
+    owned: dict[int, bool] = {}
+    for second in range(140):
+        if second < 55 and second % 10 == 0:
+            leases["b"] = MemberLease("b", f"b{second}", ("a", "b"), 1, TERMS.duration)
+        _look(a, leases, second)
+        if 60 <= second < 88:
+            _look(c, leases, second)
+        if second == 88:
+            leases["c"] = replace(leases["c"], stamp="ends", left=True)
+        assert not (a.owns(taken, second + 0.5) and 60 <= second < 88 and c.owns(taken, second + 0.5))
+        owned[second] = a.owns(taken, second + 0.5)
+    begun_last = 87.5
+    back = min(second for second in range(88, 140) if owned[second])
+    assert owned[50]
+    assert begun_last + TERMS.write <= back <= 88 + TERMS.write + 2 * TERMS.retry
+
+
+def _is_taken(group: str) -> bool:
+    views = (("a", "b"), ("a", "b", "c"), ("a", "c"))
+    return [winner(group, view) for view in views] == ["a", "c", "c"]
+
+
+def _look(member: ShardView, leases: dict[str, MemberLease], now: float) -> None:
+    """A list, the renewal where that is due, and a list after it."""
+    member.saw(leases.values(), now)
+    if member.due(now):
+        leases[member.identity] = member.sends(f"{member.identity}{now}", now)
+        member.saw(leases.values(), now)
 
 
 def test_renewals_are_no_changes_of_the_share() -> None:
