@@ -28,3 +28,5 @@ ELSEWHERE = {
     "ServingPoolWaitsForGpus": "tests/chart/test_alerts.py",
 }
 """The file in which another test makes it fire."""
+OF_SHARDS = {"ServingPoolSharesWrong"}
+"""Alerts that a release with one leader does not have."""

