@@ -12,16 +12,15 @@ import math
 import os
 import re
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+import pytest
 import yaml
 
 from servingpool_lab import audit
@@ -31,8 +30,19 @@ from servingpool_lab.credentials import CertificateAuthority
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
+from .beside import Beside
 from .fault_proxy import HOST, Proxy, load
-from .operators import ACCOUNT, ELECTION, NAMESPACE, Cluster, OperatorProcess, Service, deployment, settings_on
+from .operators import (
+    ACCOUNT,
+    ELECTION,
+    NAMESPACE,
+    Cluster,
+    OperatorProcess,
+    Service,
+    cluster_in,
+    deployment,
+    settings_on,
+)
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "docs/records/faults.md"
@@ -62,23 +72,14 @@ socket.getaddrinfo = getaddrinfo
 """A sitecustomize.py: the process resolves no name while a file exists."""
 
 
-class Clients:
+class Clients(Beside):
     """One request a second on each pod that is Ready. A pod that is gone before its requests end has lost them."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster, self._over = cluster, threading.Event()
+        self._cluster = cluster
         self._ends: dict[str, float] = {}
         """When the last request of each pod ends, by the monotonic clock."""
         self.sent, self.lost = 0, list[str]()
-
-    def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-        return self
-
-    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
-        self._over.set()
-        self._thread.join()
 
     def _run(self) -> None:
         begun: dict[str, float] = {}
@@ -340,3 +341,22 @@ def resolving(directory: Path, environment: Any) -> dict[str, str]:
     (site / "sitecustomize.py").write_text(NO_NAMES.format(host=HOST, flag=str(directory / "no-names")))
     paths = [str(site), *filter(None, [environment.get("PYTHONPATH", "")])]
     return {**environment, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def stage_in(namespace: str) -> Any:
+    """The fixture of a module whose faults are played in this namespace."""
+
+    @pytest.fixture(scope="module")
+    def stage(
+        control_plane: ControlPlane,
+        pod_metrics: dict[tuple[str, str], str],
+        prometheus: Prometheus,
+        tmp_path_factory: pytest.TempPathFactory,
+    ) -> Iterator[Stage]:
+        with (
+            cluster_in(control_plane, pod_metrics, namespace) as cluster,
+            staged(cluster, prometheus, tmp_path_factory.mktemp("faults")) as found,
+        ):
+            yield found
+
+    return stage

@@ -15,18 +15,18 @@ Found = Mapping[str, str]
 
 @contextmanager
 def shared(directory: Path, start: Callable[[ExitStack], Found]) -> Iterator[Found]:
-    """What `start` told of it, in whichever process it was called.
+    """What `start` returned, in whichever process it was called.
 
     Whoever has started it waits at the end for the others. A lock ends with its process, however that ends.
     """
     directory.mkdir(exist_ok=True)
-    told = directory / "told.json"
+    found = directory / "found.json"
     with (directory / "owner").open("w") as owner, (directory / "users").open("w") as users, ExitStack() as stack:
         with _in_turn(directory):
             if owns := _locked(owner):
-                told.write_text(json.dumps(dict(start(stack))))
+                found.write_text(json.dumps(dict(start(stack))))
             fcntl.flock(users, fcntl.LOCK_SH)
-        yield json.loads(told.read_text())
+        yield json.loads(found.read_text())
         fcntl.flock(users, fcntl.LOCK_UN)
         while owns:
             with _in_turn(directory):  # one that comes now waits, and then starts its own

@@ -6,13 +6,11 @@ import contextlib
 import json
 import os
 import sys
-import threading
 import time
 import urllib.error
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import yaml
@@ -24,6 +22,7 @@ from servingpool_lab.api_client import ApiError
 from servingpool_lab.control_plane import ControlPlane, free_ports
 from servingpool_lab.processes import SupervisedProcess, http_ready, open_local, wait_until
 
+from .beside import Beside
 from .stand_in_engine import USUAL, Engine, Shape
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +43,7 @@ class Service:
 
 
 @dataclass
-class Traffic:
+class Traffic(Beside):
     """Serves requests on every pod, and writes its page, four times a second."""
 
     plane: ControlPlane
@@ -52,16 +51,6 @@ class Traffic:
     services: dict[tuple[str, str], Service] = field(default_factory=dict)
     """By namespace and Deployment."""
     engines: dict[tuple[str, str], Engine] = field(default_factory=dict)
-    _over: threading.Event = field(default_factory=threading.Event)
-
-    def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-        return self
-
-    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
-        self._over.set()
-        self._thread.join()
 
     def _run(self) -> None:
         ready: dict[tuple[str, str], list[str]] = {}

@@ -7,14 +7,14 @@ the projects' sources at the commits of tests/fixtures/crds/README.md.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from servingpool_lab.api_client import ApiError
 from servingpool_lab.control_plane import ControlPlane
+
+from .beside import Beside
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,21 +95,11 @@ SCALING_GROUP = Kind(
 STAND_IN = "stand-in.example.com/of"
 
 
-class StandIn:
+class StandIn(Beside):
     """Runs for these kinds in one namespace, twice a second."""
 
     def __init__(self, plane: ControlPlane, namespace: str, kinds: tuple[Kind, ...]) -> None:
         self._plane, self._namespace, self._kinds = plane, namespace, kinds
-        self._over = threading.Event()
-
-    def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-        return self
-
-    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
-        self._over.set()
-        self._thread.join()
 
     def _run(self) -> None:
         while not self._over.wait(0.5):

@@ -7,32 +7,16 @@ longer are in `long_faults.py`; docs/records/faults.md names the tests of all.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
-from servingpool_lab.control_plane import ControlPlane
-from servingpool_lab.prometheus import Prometheus
-
 from .fault_list import QUICK
-from .fault_stage import Fault, Stage, play, staged
-from .operators import cluster_in
+from .fault_stage import Fault, Stage, play, stage_in
 
 pytestmark = pytest.mark.timeout(300, func_only=True)
 
 
-@pytest.fixture(scope="module")
-def stage(
-    control_plane: ControlPlane,
-    pod_metrics: dict[tuple[str, str], str],
-    prometheus: Prometheus,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Stage]:
-    with (
-        cluster_in(control_plane, pod_metrics, "faults") as cluster,
-        staged(cluster, prometheus, tmp_path_factory.mktemp("faults")) as found,
-    ):
-        yield found
+stage = stage_in("faults")
 
 
 @pytest.mark.parametrize("fault", QUICK, ids=lambda fault: re.sub(r"\W+", "-", fault.name))
