@@ -88,7 +88,7 @@ class RoleOperator:
             assert side.seen.selection is not None
             delta = diff_counters(side.seen.observation, asked_of(side.seen, now), before[role].samples)
             looks[role] = Look(now, side.seen.selection, side.seen.observation, delta, side.decision.figures)
-        status = build(plan, NOT_SCALED, Status(), None, ())
+        status = build(plan, NOT_SCALED, Status(), None, (), None)
         return Tick(looks, plan, {one.type: one for one in status.conditions})
 
     async def look_while(self, doing: Awaitable[T]) -> tuple[T, list[Tick]]:

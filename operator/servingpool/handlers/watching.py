@@ -6,7 +6,6 @@ start in quadratic time. Pods and Deployments are watched the same way: one libr
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
@@ -17,7 +16,7 @@ from kopf._cogs.structs.references import Insights, NamespaceName  # no public w
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import ClusterError, Forbidden
-from servingpool.adapters.cluster.objects import Kind, revision_of
+from servingpool.adapters.cluster.objects import Count, Kind, revision_of
 from servingpool.api.group import BUDGET_PLURAL, GROUP, PLURAL, VERSION
 
 log = logging.getLogger(__name__)
@@ -42,7 +41,7 @@ class See(Protocol):
 class Inventory(Protocol):
     """Requests to the API server besides the watches."""
 
-    async def count(self, kind: Kind, namespace: str | None) -> int:
+    async def count(self, kind: Kind, namespace: str | None) -> Count:
         """How many objects there are."""
 
     async def uids(self, kind: Kind, namespace: str | None) -> set[str]:
@@ -50,9 +49,6 @@ class Inventory(Protocol):
 
     async def serves(self, kind: Kind) -> bool:
         """Whether the API server has this kind."""
-
-    async def revision(self, kind: Kind, namespace: str | None) -> int:
-        """The resourceVersion of a list of the kind; 0 if it is unknown."""
 
 
 class Watches:
@@ -115,7 +111,17 @@ class Watches:
                 self._leave_out(namespace, error)
 
     async def _counts(self, namespace: str | None) -> dict[Scope, int]:
-        return {(kind, namespace): await self._cluster.count(kind, namespace) for kind in self._see}
+        return {(kind, namespace): await self._count(kind, namespace) for kind in self._see}
+
+    async def _count(self, kind: Kind, namespace: str | None) -> int:
+        seen = self._revision  # what a watch shows during the list may be newer than the list
+        found = await self._cluster.count(kind, namespace)
+        if kind == OURS[0]:
+            if 0 < found.revision < seen and not self._restored:
+                self._restored = True
+                log.warning(RESTORED)
+            self._revision = max(found.revision, self._revision)
+        return found.objects
 
     @property
     def problem(self) -> str | None:
@@ -157,20 +163,10 @@ class Watches:
                     self._leave_out(namespace, error)
             except ClusterError:
                 pass  # the next time
-            await self._compare_revision(namespace)
         if not self._namespaces:  # else a kind that goes ends kopf, and so the operator
             await self._look_for_unwatched()
         elif self.insights.ready_namespaces.is_set():
             await self._watch({*self._namespaces} - self.left_out.keys())
-
-    async def _compare_revision(self, namespace: str | None) -> None:
-        seen = self._revision  # what a watch shows during the list may be newer than the list
-        with contextlib.suppress(ClusterError):
-            found = await self._cluster.revision(OURS[0], namespace)
-            if 0 < found < seen and not self._restored:
-                self._restored = True
-                log.warning(RESTORED)
-            self._revision = max(found, self._revision)
 
     async def _look_for_unwatched(self) -> None:
         for kind in OURS:
@@ -220,9 +216,9 @@ class Watches:
         before = set(shown)
         # New objects are shown at once, or in kopf's next list. So a cache with more objects than exist holds deleted
         # ones, and only then all are listed: listing tens of thousands of pods each minute would be expensive.
-        if not before and namespace is None:
+        if not before and namespace is None and kind != OURS[0]:
             return
-        if await self._cluster.count(kind, namespace) >= len(before):
+        if await self._count(kind, namespace) >= len(before):
             return
         exist = await self._cluster.uids(kind, namespace)
         deleted = {uid: shown.pop(uid) for uid in before - exist if uid in shown}

@@ -148,10 +148,15 @@ class Marker:
                 # In parallel: a namespace whose pods cannot be patched must not delay the others.
                 await asyncio.gather(
                     *(
-                        self._write_one((namespace, pod.name), pod.uid, None, gate, partial(owns, whose))
+                        self._write_one(
+                            (namespace, pod.name),
+                            pod.uid,
+                            None,
+                            gate,
+                            partial(owns, _swept_as(namespace, pod, workload)),
+                        )
                         for (namespace, workload), pods in found.items()
                         for pod in self._left_over(pods, workload)
-                        for whose in [_swept_as(namespace, pod, workload)]
                     )
                 )
         except TimeoutError:

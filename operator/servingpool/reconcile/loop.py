@@ -435,8 +435,7 @@ class Reconciler:
         history = state.history.told(state.targets.values(), state.uid)
         # A condition that changed and is not written yet keeps the time of its change.
         held = state.status.model_copy(update={"conditions": state.conditions})
-        told = build(due, outcome, held, state.scaled_at, history)
-        told = told.model_copy(update={"operator": self._share.name})
+        told = build(due, outcome, held, state.scaled_at, history, self._share.name)
         state.judged(told.conditions)
         return told
 

@@ -113,15 +113,21 @@ OF_SOME_POOLS = (ConditionType.ZERO_READY, ConditionType.TARGETS_AVAILABLE)
 
 
 def build(
-    due: Planned, outcome: ScaleOutcome, held: Status, scaled_at: float | None, history: tuple[Change, ...]
+    due: Planned,
+    outcome: ScaleOutcome,
+    held: Status,
+    scaled_at: float | None,
+    history: tuple[Change, ...],
+    operator: str | None,
 ) -> Status:
     """The status of a pool after acting.
 
     `held` is the one before: conditions keep their transition times. `scaled_at` is the Unix time in seconds of the
     last order that is worth telling; None if there was none since the start. `history` is the newest change first.
+    `operator` is our name, where several operators write.
     """
     told = _refused(due, held) if isinstance(due, Refusal) else _decided(due, outcome, held, scaled_at)
-    return told.model_copy(update={"history": history})
+    return told.model_copy(update={"history": history, "operator": operator})
 
 
 def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: float | None) -> Status:

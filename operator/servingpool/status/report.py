@@ -196,12 +196,11 @@ class Reporter:
 
     def _cause(self, state: PoolState, status: Status, now: float) -> Cause | None:
         """Why the status is to be written; None if a person would not care."""
-        if state.status_write_unknown or state.kept.pressing:
-            cause: Cause | None = Cause.CHANGED
-        else:
-            cause = cause_of(state.status, status, now - state.written_at, self.rate.figures_after)
         if state.status.last_scale_time != status.last_scale_time:
             return Cause.SCALED
+        if state.status_write_unknown or state.kept.pressing:
+            return Cause.CHANGED
+        cause = cause_of(state.status, status, now - state.written_at, self.rate.figures_after)
         return cause or (Cause.PROFILE if state.profile_due(now) else None)
 
     async def _send(self, pool: Metadata, state: PoolState, patch: dict[str, Any]) -> bool:
@@ -248,7 +247,7 @@ def changes(before: Any, after: Any) -> Any:
 
 
 def _headline(status: Status) -> tuple[Any, ...]:
-    conditions = tuple(map(_told, status.conditions))
+    conditions = tuple(map(_looked_for, status.conditions))
     compared = None if status.cost is None else status.cost.compared_to
     return (
         status.observed_generation,
@@ -264,7 +263,7 @@ def _headline(status: Status) -> tuple[Any, ...]:
     )
 
 
-def _told(condition: Condition) -> tuple[str, ...]:
+def _looked_for(condition: Condition) -> tuple[str, ...]:
     """What a person looks for in a condition."""
     if condition.reason in ENOUGH:
         return condition.type, ""

@@ -11,7 +11,7 @@ from kopf._cogs.structs.references import NamespaceName, Resource
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import ClusterError, Forbidden
-from servingpool.adapters.cluster.objects import Kind, TargetKey
+from servingpool.adapters.cluster.objects import Count, Kind, TargetKey
 from servingpool.handlers.watching import RESTORED, Watches
 
 POOLS = ("servingpool.dev", "v1alpha1", "servingpools")
@@ -62,8 +62,12 @@ class World:
             if (selector.group, selector.version, selector.any_name) == kind_of(raw):
                 await handler.fn(event={"type": type_, "object": raw})  # type: ignore[call-arg, misc, typeddict-item]
 
-    async def count(self, kind: Kind, namespace: str | None) -> int:
-        return len(self._found(kind, namespace))
+    async def count(self, kind: Kind, namespace: str | None) -> Count:
+        found = Count(len(self._found(kind, namespace)), self.revisions)
+        if kind == POOLS:
+            for raw, type_ in self.meanwhile:
+                await self.show(raw, type_)
+        return found
 
     async def uids(self, kind: Kind, namespace: str | None) -> set[str]:
         self.lists.append((kind, namespace))
@@ -74,12 +78,6 @@ class World:
 
     async def serves(self, kind: Kind) -> bool:
         return kind in self.served
-
-    async def revision(self, kind: Kind, namespace: str | None) -> int:
-        found = self.revisions
-        for raw, type_ in self.meanwhile:
-            await self.show(raw, type_)
-        return found
 
     def _found(self, kind: Kind, namespace: str | None) -> set[str]:
         if namespace in self.forbidden:

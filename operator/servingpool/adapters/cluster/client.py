@@ -29,7 +29,7 @@ from servingpool.adapters.cluster.errors import (
     why,
 )
 from servingpool.adapters.cluster.kubeconfig import NO_FILE, Credentials, acting, choose, credentials_in, unusable
-from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key, Kind, Workload, revision_of
+from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Count, Key, Kind, Workload, revision_of
 from servingpool.adapters.cluster.older_schema import without
 from servingpool.adapters.cluster.paths import APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, path_of, version_of
 from servingpool.api.group import API_VERSION, BUDGET_PLURAL, KIND, PLURAL
@@ -171,15 +171,10 @@ class Cluster(Connection):
         self._told: set[str] = set()
         """Fields of a status that were refused and logged."""
 
-    async def count(self, kind: Kind, namespace: str | None) -> int:
-        """How many objects of a kind there are, in a namespace or in all; 0 if the kind is not installed."""
+    async def count(self, kind: Kind, namespace: str | None) -> Count:
+        """How many objects of a kind there are, in a namespace or in all; none if the kind is not installed."""
         items, rest = await self._page(kind, namespace, limit=1)
-        return len(items) + (rest.get("remainingItemCount") or 0)
-
-    async def revision(self, kind: Kind, namespace: str | None) -> int:
-        """The resourceVersion of a list of the kind; 0 if it is unknown, or the kind is not installed."""
-        _, rest = await self._page(kind, namespace, limit=1)
-        return revision_of(rest)
+        return Count(len(items) + (rest.get("remainingItemCount") or 0), revision_of(rest))
 
     async def uids(self, kind: Kind, namespace: str | None) -> set[str]:
         """Uids of all objects of a kind that exist now, in a namespace or in all; none if the kind is not installed."""

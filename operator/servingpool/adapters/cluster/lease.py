@@ -166,7 +166,7 @@ class Election:
             held = await self._ours()
             if held is None:
                 return
-            held["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
+            held["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": timestamp()}
             with contextlib.suppress(Conflict, NotFound):
                 await self._leases.replace_lease(self._lease, held)
                 return
@@ -177,7 +177,7 @@ class Election:
             return await request
 
     def _spec(self, *, transitions: int, acquired: dict[str, Any] | None = None) -> dict[str, Any]:
-        now = _now()
+        now = timestamp()
         return {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": math.ceil(self._terms.duration),
@@ -187,5 +187,6 @@ class Election:
         }
 
 
-def _now() -> str:
+def timestamp() -> str:
+    """Now, as a Lease has its times: UTC, in microseconds."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -216,10 +216,18 @@ def key_of(raw: Raw) -> Key:
     return meta.get("namespace", ""), meta["name"]
 
 
+class Count(NamedTuple):
+    """What a list of a kind tells without its objects."""
+
+    objects: int
+    revision: int
+    """The list's resourceVersion; 0 if it is unknown."""
+
+
 def revision_of(meta: Raw) -> int:
     """The resourceVersion in metadata of an object or a list; 0 if it is no number."""
-    told = meta.get("resourceVersion")
-    return int(told) if isinstance(told, str) and told.isdecimal() else 0
+    version = meta.get("resourceVersion")
+    return int(version) if isinstance(version, str) and version.isdecimal() else 0
 
 
 def pool(raw: Raw) -> Raw:

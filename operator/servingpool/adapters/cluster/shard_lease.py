@@ -21,11 +21,11 @@ import logging
 import math
 from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, NotFound
+from servingpool.adapters.cluster.lease import GIVING_BACK, timestamp
 from servingpool.adapters.cluster.objects import Key
 
 log = logging.getLogger(__name__)
@@ -42,8 +42,6 @@ VIEW = "servingpool.dev/members"
 """Annotation of a Lease: the view of its member, joined by commas."""
 FORGOTTEN_AFTER = 600.0
 """Seconds without a change after which the Lease of a member that is gone is deleted."""
-GIVING_BACK = 3
-"""Tries to give the Lease back. A renewal that is applied in between takes one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +379,7 @@ class ShardMembership:
                 held = self._listed.get(self.view.identity)
                 if held is None:
                     return
-                held["spec"] |= {"holderIdentity": "", "renewTime": _now()}
+                held["spec"] |= {"holderIdentity": "", "renewTime": timestamp()}
                 try:
                     await self._soon(self._leases.replace_lease((self._namespace, self._name), held))
                 except (Conflict, NotFound):
@@ -402,7 +400,7 @@ class ShardMembership:
         self._tell()
 
     async def _renew(self) -> None:
-        lease = self.view.sends(_now(), self._clock())
+        lease = self.view.sends(timestamp(), self._clock())
         spec = {
             "holderIdentity": lease.member,
             "leaseDurationSeconds": math.ceil(lease.duration),
@@ -437,7 +435,3 @@ class ShardMembership:
     async def _soon(self, request: Coroutine[Any, Any, T]) -> T:
         async with asyncio.timeout(self._terms.request):
             return await request
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

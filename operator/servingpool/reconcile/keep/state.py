@@ -94,9 +94,9 @@ class PoolState:
     def of_status(cls, meta: Metadata, model: str, status: Status) -> PoolState:
         """The state of a pool of which only the status is known."""
         history = History.of_status(status)
-        kept, told = KeptMemory(model), status.last_decision
+        kept, last = KeptMemory(model), status.last_decision
         state = cls(uid=meta.uid, kept=kept, status=status, status_write_unknown=status.unread, history=history)
-        state.conditions, state.written_at = status.conditions, 0.0 if told is None else told.at.timestamp()
+        state.conditions, state.written_at = status.conditions, 0.0 if last is None else last.at.timestamp()
         return state
 
     def is_of(self, pool: ServingPool) -> bool:

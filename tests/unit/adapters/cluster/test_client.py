@@ -209,11 +209,11 @@ async def test_counting_transfers_one_object(
 ) -> None:
     fake, cluster = api
     fake.answers = {"metadata": {"remainingItemCount": 19_999}, "items": [{}]}
-    assert await cluster.count(kind, namespace) == 20_000
+    assert (await cluster.count(kind, namespace)).objects == 20_000
     assert fake.asked[0][1] == path
     assert fake.query["limit"] == "1"
     fake.answers = {"metadata": {}, "items": None}  # as API servers say it
-    assert await cluster.count(kind, namespace) == 0
+    assert (await cluster.count(kind, namespace)).objects == 0
     assert await cluster.uids(kind, namespace) == set()
 
 
@@ -245,7 +245,7 @@ async def test_a_list_that_breaks_off_is_not_taken_for_the_whole(api: tuple[Api,
 async def test_of_a_kind_that_is_not_installed_there_are_none(api: tuple[Api, Cluster]) -> None:
     fake, cluster = api
     fake.status = 404
-    assert await cluster.count(("keda.sh", "v1alpha1", "scaledobjects"), None) == 0
+    assert (await cluster.count(("keda.sh", "v1alpha1", "scaledobjects"), None)).objects == 0
     assert await cluster.uids(("keda.sh", "v1alpha1", "scaledobjects"), None) == set()
 
 
