@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,15 @@ def pythons() -> list[Path]:
     """The interpreters for MINORS on the PATH and in $PYTHONS_PATH, a list of folders like PATH."""
     places = os.pathsep.join((os.environ.get("PYTHONS_PATH", ""), os.environ["PATH"]))
     found = (shutil.which(f"python{minor}", path=places) for minor in MINORS)
-    return [Path(path) for path in found if path]
+    return [itself for path in found if path and (itself := interpreter(path))]
+
+
+def interpreter(path: str) -> Path | None:
+    """The Python that this path runs; None if it runs none: a version manager's script needs more than is in `alone`."""
+    done = subprocess.run(
+        [path, "-c", "import sys; print(sys.executable)"], capture_output=True, text=True, check=False
+    )
+    return Path(done.stdout.strip()) if done.returncode == 0 else None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
