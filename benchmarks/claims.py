@@ -111,7 +111,8 @@ def over_all(kept: Kept) -> tuple[str, ...]:
 
 
 def seeds(kept: Kept) -> tuple[str, ...]:
-    """Of the head to head: nothing known, then with history."""
+    """Head to head: cases held, of how many, and the worst miss in points. With history: cases held with every seed and
+    on the mean, and the lowest attainment."""
     first, second, mean = goals(kept, 0), goals(kept, 2), goals(kept, 3)
     lowest = [number(row[6]) for row in kept.figures["Luck"][1:]]
     missed = [OBJECTIVE - float(share) for share in re.findall(r"([\d.]+)%", first[5])]
@@ -164,7 +165,7 @@ def chain(kept: Kept) -> tuple[str, ...]:
 
 
 def errors(scrapes: str) -> Read:
-    """Of a backtest: mean and worst, of GPU-hours, then of attainment."""
+    """Errors of a backtest: mean and worst of GPU-hours, then mean and worst of attainment."""
 
     def read(kept: Kept) -> tuple[str, ...]:
         values = [number(cell) for cell in kept.row("How far a backtest is off", scrapes)[1:]]
@@ -191,12 +192,12 @@ def _verdict(errors: tuple[str, str], goals: tuple[float, float]) -> str:
 
 
 def highest(kept: Kept, pools: int, figure: str) -> float:
-    """Of the last phases, of a run with so many pools."""
+    """The largest value of a figure in the last PHASES of the run with so many pools."""
     return max(number(cell) for cell in kept.row(f"{pools} pools", figure)[-PHASES:] if cell)
 
 
 def loop(pools: int, *asked: str) -> Read:
-    """Of what a run with so many pools costs."""
+    """The figures asked for, of the run with so many pools."""
 
     def read(kept: Kept) -> tuple[str, ...]:
         seconds = highest(kept, pools, "cpu seconds")

@@ -50,7 +50,7 @@ LOOP = (
 )
 """What a tick's figures depend on besides the core; `catalogue` states what a tick costs."""
 OLDEST = 30
-"""Commits of the core that may come before the front page's figures are made anew."""
+"""Most commits that may change the core after the front page's figures were computed."""
 BACKTESTED = "ramp conv-h100 conv-a100-8b conv-l40s code on-off regimes reasoning"
 QUICK = ROOT / "build" / "benchmarks" / "quick"
 

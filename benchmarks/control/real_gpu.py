@@ -33,7 +33,7 @@ RECORD = RECORDS / "h200-8b.json.gz"
 PROFILE = engine_profile("h200-8b-tp1")
 """The engine model that this project ships for that GPU and model: real_gpu_fit.py fitted it to half of the record."""
 SERVER_SECONDS = 0.0028
-"""Of a prompt alone in the API server, before and after its step: fitted with it."""
+"""Seconds that a prompt alone spends in the API server, before and after its step; fitted together with the step."""
 TTFT = 1.0
 """Seconds."""
 TPOTS = (0.025, 0.04, 0.05)

@@ -27,7 +27,7 @@ DENSE = KERNELS.dense_table()
 FITTED_RATES = (8, 18, 26)
 """Requests/s: the windows of these rates, and every other row of steps, are fitted; the others judge."""
 SERVER = "api_server"
-"""Of a prompt alone: the engine counts its TTFT in the API server, so this is no part of a step."""
+"""Term for the time in the API server: the engine counts TTFT there, so this is no part of a step."""
 TERMS = ("decode_base", "decode_per_request", "prefill_per_token")
 """Fields of EngineProfile: the candidate that ships."""
 
@@ -132,14 +132,15 @@ def fit(samples: Sequence[Sample], terms: Sequence[str]) -> dict[str, float]:
 
 
 def deviation(sample: Sample, found: Mapping[str, float]) -> float:
-    """Of the fitted steps, relative to the measured ones."""
+    """Error of the fitted seconds of a step, relative to the measured ones."""
     return (sample.kernels + sum(value * sample.counts.get(term, 0.0) for term, value in found.items())) / (
         sample.seconds
     ) - 1.0
 
 
 def constants(record: Record, *, fitted: bool = True) -> dict[str, float]:
-    """Of the candidate that ships, seconds; `fitted` False: by the half that judges."""
+    """Constants of the candidate that ships, in seconds, fitted to one half of the record: to the half that judges if
+    `fitted` is False."""
     samples = [one for part in (windows, decodes, prefills) for one in part(record) if one.fitted is fitted]
     return fit(samples, (*TERMS, SERVER))
 
@@ -221,8 +222,8 @@ constants is further off. Its constants:
 
 The half that judges would give {again}.
 
-vLLM puts a step's batch together when the step before it begins, so a request that comes amid a step waits for all of
-the next one too. Without that, TTFT's median is too low.
+vLLM chooses the batch of a step when the step before it begins. A request that arrives during a step therefore also
+waits for the whole next step. Without this rule the model's median TTFT is too low.
 
 Work of the host that grows with the batch and shows only where it outlasts the GPU would explain the step of 256
 requests. It was refused: steps with prompts last longer and would hide it, so the steps at 26 requests/s stay
