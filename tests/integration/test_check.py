@@ -18,6 +18,10 @@ from .operators import deployment, ready_pods
 
 ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"
 SGLANG = (ENGINES / "sglang-0.5.23.txt").read_text()
+ROUTER = (ENGINES / "gateway-vllm-router-0.1.17.txt").read_text()
+RUNNING = 'count by (pod) (sglang:num_running_reqs{namespace="NAMESPACE"})'
+PROCESSED = 'count by (pod) (vllm_router_processed_requests_total{namespace="NAMESPACE"})'
+FAILS = "The scrape fails (up is 0): check path, port and credentials."
 
 Check = Callable[..., Result]
 
@@ -40,13 +44,12 @@ def pods(control_plane: ControlPlane, namespace: str) -> list[str]:
 
 @pytest.fixture
 def pages(
-    pods: list[str], namespace: str, pod_metrics: dict[tuple[str, str], str]
-) -> Iterator[dict[tuple[str, str], str]]:
-    """What the pods expose: at first that of SGLang."""
+    pods: list[str], namespace: str, prometheus: Prometheus, pod_metrics: dict[tuple[str, str], str]
+) -> dict[tuple[str, str], str]:
+    """What the pods expose: at first that of SGLang, as Prometheus has read of both."""
     pod_metrics.update({(namespace, pod): SGLANG for pod in pods})
-    yield pod_metrics
-    for pod in pods:
-        pod_metrics.pop((namespace, pod), None)
+    scraped(prometheus, namespace, f"{RUNNING} unless on (pod) {PROCESSED}", 2)
+    return pod_metrics
 
 
 @pytest.fixture
@@ -63,14 +66,9 @@ def scraped(prometheus: Prometheus, namespace: str, expression: str, count: int)
     wait_until(lambda: len(prometheus.query(query)) == count, 30, query)
 
 
-FAILS = "The scrape fails (up is 0): check path, port and credentials."
-RUNNING = 'count by (pod) (sglang:num_running_reqs{namespace="NAMESPACE"})'
-
-
 def test_it_finds_engine_and_model_and_shows_where_each_figure_stands(
     check: Check, prometheus: Prometheus, namespace: str, pages: dict[tuple[str, str], str]
 ) -> None:
-    scraped(prometheus, namespace, RUNNING, 2)
     done = check()
     assert done.exit_code == 0, done.stderr
     assert "2 ready pods, as engine sglang:" in done.stdout
@@ -104,7 +102,6 @@ def test_it_says_what_is_wrong_with_each_pod(
 def test_read_as_another_engine_nothing_is_found(
     check: Check, prometheus: Prometheus, namespace: str, pods: list[str], pages: dict[tuple[str, str], str]
 ) -> None:
-    scraped(prometheus, namespace, RUNNING, 2)
     done = check("--engine", "lmdeploy")
     assert done.exit_code == 1
     assert f"The pods export metrics of engine 'sglang', and --engine is 'lmdeploy'. (pod {pods[0]})" in done.stderr
@@ -118,16 +115,11 @@ def test_a_deployment_that_does_not_exist_is_the_clusters_answer(check: Check) -
     assert "nobody" in done.stderr
 
 
-ROUTER = (ENGINES / "gateway-vllm-router-0.1.17.txt").read_text()
-PROCESSED = 'count by (pod) (vllm_router_processed_requests_total{namespace="NAMESPACE"})'
-
-
 def test_it_shows_what_a_gateway_tells(
     check: Check, prometheus: Prometheus, namespace: str, pods: list[str], pages: dict[tuple[str, str], str]
 ) -> None:
     """One server speaks for all pods, so a pod's page is the engine's and the gateway's."""
     pages[namespace, pods[0]] = SGLANG + ROUTER
-    scraped(prometheus, namespace, RUNNING, 2)
     scraped(prometheus, namespace, PROCESSED, 1)
     done = check("--gateway", "vllm-router/llama")
     assert done.exit_code == 0, done.stderr
@@ -143,7 +135,6 @@ def test_it_says_what_a_gateway_lacks(
     check: Check, prometheus: Prometheus, namespace: str, pods: list[str], pages: dict[tuple[str, str], str]
 ) -> None:
     pages[namespace, pods[0]] = SGLANG + ROUTER
-    scraped(prometheus, namespace, RUNNING, 2)
     scraped(prometheus, namespace, PROCESSED, 1)
     said = {
         "vllm-router": "vllm-router does not name the model in its metrics: set spec.metrics.gateway.workload",
