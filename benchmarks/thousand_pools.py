@@ -309,11 +309,13 @@ def main() -> None:
     else:
         gc.set_threshold(*GC_THRESHOLDS)
         found = asyncio.run(measure(options))
-    show(found)
+    name = f"{options.pools} pools"
+    name += f" under {options.budgets} GPU budgets" if options.budgets else ""
+    name += f" on {options.members} members" if options.members > 1 else ""
+    name += ", real API server" if options.real else ""
+    show(name, found)
     if not options.no_results:
-        under = f" under {options.budgets} GPU budgets" if options.budgets else ""
-        under += f" on {options.members} members" if options.members > 1 else ""
-        write(f"{options.pools} pools{under}{', real API server' if options.real else ''}", found)
+        write(name, found)
 
 
 if __name__ == "__main__":
