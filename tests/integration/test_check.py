@@ -86,8 +86,7 @@ def test_it_says_what_is_wrong_with_each_pod(
     check: Check, prometheus: Prometheus, namespace: str, pods: list[str], pages: dict[tuple[str, str], str]
 ) -> None:
     del pages[namespace, pods[0]]
-    scraped(prometheus, namespace, 'up{namespace="NAMESPACE"} == 0', 1)
-    scraped(prometheus, namespace, RUNNING, 1)
+    scraped(prometheus, namespace, f'up{{namespace="NAMESPACE", pod="{pods[0]}"}} == 0', 1)
     done = check("--model", "llama")
     assert done.exit_code == 1
     assert done.stderr.splitlines() == [
