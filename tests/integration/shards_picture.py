@@ -38,19 +38,12 @@ def picture(writes: Sequence[Write], share: Mapping[str, set[str]], killed: floa
             if write.resource in MARKS and write.name in rows and (account := _account(write)) in colors:
                 _, mark, size = MARKS[write.resource]
                 axes.plot(write.seconds - killed, rows[write.name], mark, color=colors[account], markersize=size)
-        for at, said, dash in (
-            (0.0, f"kill of {next(iter(share))}", "-"),
-            (inherited - killed, f"first order of its heir, {inherited - killed:.1f} s later", "--"),
+        for at, said, side, dash in (
+            (0.0, f"kill of {next(iter(share))}", "left", "-"),
+            (inherited - killed, f"first order of its heir, {inherited - killed:.1f} s later", "right", "--"),
         ):
             axes.axvline(at, color=INK, linewidth=1.0, linestyle=dash)
-            axes.annotate(
-                said,
-                (at, 1.0),
-                xycoords=("data", "axes fraction"),
-                xytext=(3, 4),
-                textcoords="offset points",
-                fontsize=9,
-            )
+            axes.annotate(said, (at, 1.02), xycoords=("data", "axes fraction"), ha=side, va="bottom", fontsize=9)
         axes.set_yticks(list(rows.values()), list(rows))
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.grid(visible=False)

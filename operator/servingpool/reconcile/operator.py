@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 DEAD_AFTER = 4
 """Intervals without a finished tick after which the loop counts as hung."""
 LEAST_TENURE = 60.0
-"""Seconds without a finished tick for which a member always keeps its share: a slow tick is better than none."""
+"""Seconds for which a tick may always last before its member loses its share: a slow tick is better than none."""
 LEAST_PATIENCE = 120.0
 """Seconds without a finished tick that are always allowed: a tick may wait for Prometheus and the API server."""
 LONGEST_SILENCE = 300.0
@@ -73,6 +73,8 @@ class Heartbeat:
     clock: Callable[[], float]
     started: float = field(init=False)
     ticked: float | None = None
+    ended: float | None = None
+    """When a tick has last ended, also one that failed: without the Lease the next would not fail, and renew it."""
 
     def __post_init__(self) -> None:
         self.started = self.clock()
@@ -82,7 +84,7 @@ class Heartbeat:
 
         `silence` is the time in seconds since the API server last answered about the Lease.
         """
-        since, longest = self._since_tick(), max(DEAD_AFTER * interval, LEAST_PATIENCE)
+        since, longest = self._since(self.ticked), max(DEAD_AFTER * interval, LEAST_PATIENCE)
         if since > longest:
             return f"No tick for {since:.0f} s; the limit is {longest:.0f} s."
         if silence > LONGEST_SILENCE:
@@ -90,11 +92,11 @@ class Heartbeat:
         return None
 
     def hangs(self, interval: float) -> bool:
-        """Whether no tick has finished for so long that another operator should have the pools."""
-        return self._since_tick() > max(DEAD_AFTER * interval, LEAST_TENURE)
+        """Whether a tick lasts so long that another operator should have the pools."""
+        return self._since(self.ended) > max(DEAD_AFTER * interval, LEAST_TENURE)
 
-    def _since_tick(self) -> float:
-        return self.clock() - (self.ticked if self.ticked is not None else self.started + LONGEST_LISTING)
+    def _since(self, event: float | None) -> float:
+        return self.clock() - (self.started + LONGEST_LISTING if event is None else event)
 
 
 class Operator:
@@ -184,6 +186,7 @@ class Operator:
                 log.exception("The tick failed; the next one runs as usual.")
             else:
                 self._heartbeat.ticked = self._heartbeat.clock()
+            self._heartbeat.ended = self._heartbeat.clock()
             if leading:
                 # A follower's looks are many, short and on time: beside them no quantile would show a late leader.
                 self._metrics.lateness.observe(max(0.0, began - due))

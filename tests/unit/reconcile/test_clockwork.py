@@ -145,9 +145,26 @@ def test_a_loop_that_hangs_gives_its_pools_to_others_before_it_is_restarted() ->
         for _ in range(100):  # slow ticks are none that hang
             assert operator.alive
             await asyncio.sleep(1.0)
-        await asyncio.sleep(DEAD_AFTER * INTERVAL)
+        await asyncio.sleep(DEAD_AFTER * INTERVAL + 1.0)
         assert not operator.alive
         assert operator.problem is None
+        await operator.stop()
+
+    run(story)
+
+
+def test_a_loop_whose_ticks_fail_is_restarted_with_its_lease() -> None:
+    """A member that loses its share has nothing to do, so that its next tick does not fail: it would look well."""
+
+    def failing(_: int) -> float:
+        raise ZeroDivisionError
+
+    async def story() -> None:
+        operator = Parts(takes=failing).operator()
+        operator.start()
+        await asyncio.sleep(250.0)
+        assert operator.alive
+        assert operator.problem is not None
         await operator.stop()
 
     run(story)

@@ -42,7 +42,7 @@ class Cluster:
 
     def show(self, kind: str, raw: Raw, *, gone: bool = False) -> None:
         for operator in self.operators:
-            at = max(self.shown[operator.process.name, kind] + 0.001, now() + self.chance.uniform(0.0, LATEST))
+            at = max(self.shown[operator.process.name, kind] + 0.001, now() + self.chance.choice([0.0, 1.0, LATEST]))
             self.shown[operator.process.name, kind] = at
             see = getattr(operator.cache, f"see_{kind}")
             asyncio.get_running_loop().call_at(at, lambda see=see: see(raw, gone=gone))
@@ -136,7 +136,7 @@ class Operator:
         if not same or not self.shards.owns(key):
             return
         begun, chance = now(), self.cluster.chance
-        await asyncio.sleep(LATE if chance.random() < 0.3 else chance.uniform(0.01, LATE))
+        await asyncio.sleep(chance.choice([0.01, LATE]))
         for written in (f"status of {key[1]}", *(f"scale of {target.name}" for target in targets)):
             self.cluster.api.written.append((begun, now(), self.process.name, written))
 
