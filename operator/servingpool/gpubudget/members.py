@@ -36,7 +36,7 @@ class Groups:
 
     names: Mapping[Subject, str]
     """Name of the group of each pool, of each target that pools name, and of each budget."""
-    targets: Mapping[Key, tuple[TargetKey, ...]]
+    targets: Mapping[Subject, tuple[TargetKey, ...]]
     """Targets that each pool scales."""
     edition: int
     """It differs where budgets or namespaces do, by which the group of any pool may differ."""
@@ -137,7 +137,7 @@ class Membership:
             names[key] = found[at] or "/".join(key)
         # Of two pools of which the older is in Recommend, the younger scales: the later entry.
         scaled = {target: pool for own in owners(self._cache.pools).values() for target, pool in own.items()}
-        targets: defaultdict[Key, tuple[TargetKey, ...]] = defaultdict(tuple)
+        targets: defaultdict[Subject, tuple[TargetKey, ...]] = defaultdict(tuple)
         for target, pool in scaled.items():
             names[target] = names[pool]
             targets[pool] += (target,)

@@ -213,7 +213,7 @@ def test_the_groups_of_a_pool_that_changes_are_told_from_its_status() -> None:
 
 def test_an_invalid_budget_keeps_its_pools_together_whether_or_not_it_was_seen_valid() -> None:
     """As its selectors stand: two operators, of which one has seen it valid, agree."""
-    valid = {"gpus": 8, "poolSelector": {"matchLabels": {"team": "x"}}}
+    valid: dict[str, Any] = {"gpus": 8, "poolSelector": {"matchLabels": {"team": "x"}}}
     wrong = valid | {"poolSelector": {"matchLabels": {"team": "y"}}, "gpus": -1}
     found = []
     for specs in ((valid, wrong), (wrong,)):
@@ -273,7 +273,10 @@ def test_a_label_moves_its_own_pool_alone_and_all_pools_of_a_budget_are_together
 def test_budgets_that_can_share_no_pool_are_apart() -> None:
     world = FakeCluster()
     for number, (team, env) in enumerate((("red", {}), ("blue", {}), ("blue", {"env": "prod"}), ("red", {"env": "x"}))):
-        selects = {"poolSelector": {"matchLabels": {"team": team}}, "namespaceSelector": {"matchLabels": env}}
+        selects: dict[str, Any] = {
+            "poolSelector": {"matchLabels": {"team": team}},
+            "namespaceSelector": {"matchLabels": env},
+        }
         budget(world, 8, f"budget-{number}", created=float(number), **selects)
     names = placed(world).names
     assert [names[f"budget-{number}"] for number in range(4)] == ["budget-0", "budget-1", "budget-1", "budget-0"]

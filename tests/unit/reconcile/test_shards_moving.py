@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
+from functools import partial
 from typing import Any
 
 import pytest
@@ -45,12 +46,12 @@ class Cluster:
             at = max(self.shown[operator.process.name, kind] + 0.001, now() + self.chance.choice([0.0, 1.0, LATEST]))
             self.shown[operator.process.name, kind] = at
             see = getattr(operator.cache, f"see_{kind}")
-            asyncio.get_running_loop().call_at(at, lambda see=see: see(raw, gone=gone))
+            asyncio.get_running_loop().call_at(at, partial(see, raw, gone=gone))
 
     def set_pool(self, name: str, *, team: str | None = None, target: str | None = None) -> None:
         """Create it, or change its label or its target."""
         before = self.pools.get(name)
-        meta = {"namespace": "chat", "name": name, "uid": f"{name}-{self.next()}", "generation": 1}
+        meta: Raw = {"namespace": "chat", "name": name, "uid": f"{name}-{self.next()}", "generation": 1}
         meta = {**meta, "creationTimestamp": stamp(now())} if before is None else {**before["metadata"]}
         meta["labels"] = {"team": team} if team else (meta.get("labels") or {})
         spec = {"targets": [{"name": target or name}]} if before is None or target else before["spec"]

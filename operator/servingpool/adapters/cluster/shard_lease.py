@@ -190,8 +190,8 @@ class ShardView:
         if now >= self._renewed + self._terms.deadline:
             # Others may have taken what was ours; or they could not renew either, and are not gone if they were here.
             self._since = ()
-            here = self.members
-            self._seen = {name: _Seen(one.lease, now) if name in here else one for name, one in self._seen.items()}
+            were = self.members
+            self._seen = {name: _Seen(one.lease, now) if name in were else one for name, one in self._seen.items()}
         listed = {lease.member: lease for lease in leases}
         own = listed.pop(self.identity, None)
         for lease in listed.values():
