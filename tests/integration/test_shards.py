@@ -1,7 +1,11 @@
-"""Two operators share the pools of a real API server: each writes for its own, and inherits those of the other."""
+"""Two operators share the pools of a real API server: each writes for its own, and inherits those of the other.
+
+`SERVINGPOOL_UPDATE_DOCS=1` writes docs/images/shards.svg.
+"""
 
 from __future__ import annotations
 
+import os
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -15,10 +19,13 @@ from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
 from .operators import NAMESPACE, Cluster, OperatorProcess, cluster_in, settings_on
+from .shards_picture import PICTURE, picture
 
 POOLS = [f"chat-{number}" for number in range(8)]
 ACCOUNTS = ("shard-a", "shard-b")
 PATIENCE = 120.0
+SCALE, STATUS = "deployments/scale", "servingpools/status"
+UPDATE = "SERVINGPOOL_UPDATE_DOCS"
 TAKEN_OVER = 45.0
 """Seconds from the death of an operator until another scales its pools."""
 
@@ -97,12 +104,12 @@ def owned(operator: OperatorProcess) -> set[str]:
     return {labels["pool"] for name, labels, _ in operator.samples() if name == "servingpool_info"}
 
 
-def writers(cluster: Cluster) -> dict[str, list[tuple[str, list[float]]]]:
-    """Who has set the replicas of each Deployment, one after the other, and the Unix times at which."""
+def writers(cluster: Cluster, resource: str, since: float = 0.0) -> dict[str, list[tuple[str, list[float]]]]:
+    """Who has written each of these objects, one after the other, and the Unix times at which."""
     found: defaultdict[str, list[tuple[float, str]]] = defaultdict(list)
     for write in audit.writes(cluster.plane, cluster.namespace):
         account = write.user.rpartition(":")[2]
-        if write.resource == "deployments/scale" and account in ACCOUNTS:
+        if write.resource == resource and account in ACCOUNTS and write.seconds >= since:
             found[write.name].append((write.seconds, account))
     return {
         name: [(account, [at for at, _ in times]) for account, times in groupby(each, lambda one: one[1])]
@@ -118,28 +125,29 @@ def test_each_writes_for_its_own_and_the_other_inherits(
         return all(found) and not found[0] & found[1] and found[0] | found[1] == set(POOLS)
 
     wait_until(shared, PATIENCE, "each pool has one of the two operators")
+    since = time.time()
     share = {account: owned(operator) for account, operator in operators.items()}
     for name in POOLS:
         cluster.wait_condition(name, "Calibrating", ("False", "Learned"), PATIENCE)
-        cluster.load(name, 20.0)
+        cluster.load(name, 12.0)
     wait_until(lambda: all(cluster.replicas(name) >= 2 for name in POOLS), PATIENCE, "all pools are scaled up")
     told = {account: {cluster.status(name)["operator"] for name in own} for account, own in share.items()}
     assert all(len(names) == 1 for names in told.values())
     assert told[ACCOUNTS[0]] != told[ACCOUNTS[1]]
     assert {account: owned(operator) for account, operator in operators.items()} == share
-    assert {name: account for name, [(account, _)] in writers(cluster).items()} == {
+    assert {name: account for name, [(account, _)] in writers(cluster, SCALE).items()} == {
         name: account for account, own in share.items() for name in own
     }
 
     died, heir = ACCOUNTS
-    for name in POOLS:
-        cluster.load(name, 45.0)  # amid a ramp
     operators[died].process.kill()
     killed, before = time.time(), {name: cluster.replicas(name) for name in share[died]}
+    for name in (*share[died], *share[heir]):
+        cluster.load(name, 45.0)
     wait_until(
         lambda: all(cluster.replicas(name) > before[name] for name in share[died]), PATIENCE, "the other scales them"
     )
-    found = writers(cluster)
+    found = writers(cluster, SCALE)
     for name in share[died]:
         (first, theirs), (second, ours) = found[name]
         assert (first, second) == (died, heir)
@@ -147,6 +155,16 @@ def test_each_writes_for_its_own_and_the_other_inherits(
         assert ours[0] - killed <= TAKEN_OVER, f"{name} was without an operator for {ours[0] - killed:.0f} s"
     assert all([account for account, _ in found[name]] == [heir] for name in share[heir])
     wait_until(lambda: owned(operators[heir]) == set(POOLS), PATIENCE, "its metrics have all pools")
+    told_by = {name: [died, heir] for name in share[died]} | {name: [heir] for name in share[heir]}
+    wait_until(
+        lambda: {name: [one for one, _ in each] for name, each in writers(cluster, STATUS, since).items()} == told_by,
+        PATIENCE,
+        "all statuses are the heir's",
+    )
+    if os.environ.get(UPDATE):
+        inherited = min(ours[0] for name in share[died] for _, ours in found[name][1:])
+        writes = [one for one in audit.writes(cluster.plane, cluster.namespace) if one.seconds >= killed - 60.0]
+        PICTURE.write_text(picture(writes, share, killed, inherited), encoding="utf-8")
 
     assert operators[heir].process.stop() == 0
     leases = cluster.plane.client.items(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -109,6 +112,30 @@ class LabelSelector(Part):
         if any(labels.get(key) != value for key, value in self.match_labels.items()):
             return False
         return all(_admits(one, labels) for one in self.match_expressions)
+
+    def excludes(self, other: LabelSelector) -> bool:
+        """Whether some label keeps each object from being selected by both."""
+        mine, theirs = self._by_label, other._by_label
+        return any(not _satisfiable((*mine[key], *theirs[key])) for key in mine.keys() & theirs.keys())
+
+    @cached_property
+    def _by_label(self) -> Mapping[str, tuple[Requirement, ...]]:
+        """Its conditions by the label that they are about."""
+        found: defaultdict[str, tuple[Requirement, ...]] = defaultdict(tuple)
+        for key, value in self.match_labels.items():
+            found[key] += (Requirement(key=key, operator=Operator.IN, values=(value,)),)
+        for one in self.match_expressions:
+            found[one.key] += (one,)
+        return found
+
+
+def _satisfiable(about: Sequence[Requirement]) -> bool:
+    """Whether some object meets all these conditions on one label."""
+    key, listed = about[0].key, {value for one in about for value in one.values}
+    other = "x" * 64  # no value has so many letters, so that none of the conditions lists it
+    return any(
+        all(_admits(one, labels) for one in about) for labels in ({}, *({key: value} for value in (*listed, other)))
+    )
 
 
 def _admits(one: Requirement, labels: dict[str, str]) -> bool:

@@ -74,7 +74,7 @@ class _Assembly:
         profiles = config.known_engines, config.known_gateways
         self._backends = {backend.name: PrometheusBackend(backend, *profiles) for backend in config.backends}
         await self.watches.expect(self._cluster)
-        candidate, share = _candidate(self._cluster, config)
+        candidate, share = _candidate(self._cluster, config, self.watches)
         actor = Actor(self._cluster, self._cache, deletion_costs=config.pod_deletion_cost.enabled)
         reporter = Reporter(self._cluster, self._cache)
         targets = TargetReader(self._cluster, self._cache, time.monotonic)
@@ -115,7 +115,8 @@ class _Assembly:
             lost=self._leave,
         )
         if isinstance(candidate, ShardMembership):
-            candidate.changed = self._operator.share_changed
+            operator = self._operator
+            candidate.changed, candidate.alive = operator.share_changed, lambda: operator.alive
         self._operator.start()
 
     async def stop(self) -> None:
@@ -187,7 +188,7 @@ def operate(config: OperatorConfig, kubeconfig: str | None) -> int:
     return 1 if assembly.lost else 0
 
 
-def _candidate(cluster: Cluster, config: OperatorConfig) -> tuple[Candidate | None, Share]:
+def _candidate(cluster: Cluster, config: OperatorConfig, watches: Watches) -> tuple[Candidate | None, Share]:
     """Who says whether we may write, and for what."""
     settings, host = config.leader_election, socket.gethostname()
     namespace = settings.namespace or os.environ.get("POD_NAMESPACE") or "servingpool-system"
@@ -195,7 +196,8 @@ def _candidate(cluster: Cluster, config: OperatorConfig) -> tuple[Candidate | No
     if config.shards.enabled:
         member = ShardMembership(cluster, namespace, settings.name, identity, clock=time.monotonic)
         # The chart gives the pod's name; a process outside a cluster has one with its number.
-        return member, Shards(member, os.environ.get("POD_ID", host), time.monotonic)
+        name = os.environ.get("POD_ID", host)
+        return member, Shards(member, name, time.monotonic, lambda: watches.listed_at)
     if not settings.enabled:
         return None, All(lambda: True)
     election = Election(

@@ -9,7 +9,7 @@ and from grants to plans), `report` (the status).
 from __future__ import annotations
 
 from servingpool.gpubudget.budgets import Budgets, Shared
-from servingpool.gpubudget.members import named_versions
+from servingpool.gpubudget.members import Groups, Subject, named_versions
 from servingpool.gpubudget.report import BudgetReporter
 from servingpool.gpubudget.sharing import Claim, share
 
@@ -17,7 +17,9 @@ __all__ = [
     "BudgetReporter",
     "Budgets",
     "Claim",
+    "Groups",
     "Shared",
+    "Subject",
     "named_versions",
     "share",
 ]

@@ -19,7 +19,7 @@ from servingpool.api.gpu_budget import GPUBudget
 from servingpool.catalogue.notes import Note
 from servingpool.decision.observation import Unknown
 from servingpool.gpubudget.ledger import Held, Holdings
-from servingpool.gpubudget.members import Member, Membership
+from servingpool.gpubudget.members import Groups, Member, Membership, Subject
 from servingpool.gpubudget.plans import Allowance, Wanted, claims_in, wanted_by, within
 from servingpool.gpubudget.sharing import Claim, Grant, idle_in, share, spare
 from servingpool.reconcile.collect import Owners, SeenTarget
@@ -166,11 +166,11 @@ class Budgets:
         }
         return {name: most for name, most in limits.items() if grows - {name}}
 
-    def groups(self) -> dict[Key | TargetKey | str, str]:
-        """What one operator must decide together, by the name of its group: pools, their targets, and budgets."""
+    def groups(self) -> Groups:
+        """What one operator must decide together: pools, their targets, and budgets."""
         return self._membership.groups()
 
-    def forget(self, moved: Callable[[Key | TargetKey | str], bool]) -> None:
+    def forget(self, moved: Callable[[Subject], bool]) -> None:
         """Forget what others may have changed: it is read from the cluster again, as after a change of the leader."""
         self._wanted = {key: each for key, each in self._wanted.items() if not moved(key)}
         self.latest = {name: each for name, each in self.latest.items() if not moved(name)}

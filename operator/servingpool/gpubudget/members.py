@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.kinds import group_of
 from servingpool.adapters.cluster.objects import Key, Raw, TargetKey
-from servingpool.api.gpu_budget import GPUBudget
+from servingpool.api.gpu_budget import BudgetSpec, GPUBudget
 from servingpool.api.mode import Mode
 from servingpool.api.serving_pool import problems
 from servingpool.api.spec import DEFAULT_PRIORITY, HIGHEST_PRIORITY
@@ -21,7 +21,25 @@ from servingpool.api.target import Target, names_of
 from servingpool.decision.observation import Unknown
 from servingpool.gpubudget.ledger import Held, Holdings
 from servingpool.reconcile.collect import Owners, owns
-from servingpool.reconcile.plan import named, raw_targets
+from servingpool.reconcile.plan import named, owners, raw_targets
+
+SELECTORS = ("poolSelector", "namespaceSelector")
+
+
+Subject = Key | TargetKey | str
+"""A pool or a pod by namespace and name, a target of pools, or a GPUBudget by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """What one operator must decide together, by the objects as they stand: nothing that was seen before matters."""
+
+    names: Mapping[Subject, str]
+    """Name of the group of each pool, of each target that pools name, and of each budget."""
+    targets: Mapping[Subject, tuple[TargetKey, ...]]
+    """Targets that each pool scales."""
+    edition: int
+    """It differs where budgets or namespaces do, by which the group of any pool may differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +85,10 @@ class Membership:
         """Names of invalid budgets that were never valid: without a spec, they limit no pool."""
         self._selected: dict[tuple[str, frozenset[tuple[str, str]]], tuple[GPUBudget, ...]] = {}
         """Budgets by namespace and labels of the pools that they select."""
+        self._groups: tuple[tuple[int, int], Groups] = (-1, -1), Groups({}, {}, -1)
+        """By the editions of the cache from which they are."""
+        self._links: tuple[object, tuple[dict[str, BudgetSpec], dict[str, str]]] = None, ({}, {})
+        """By the budgets from which they are: of hundreds each pair is compared."""
 
     def read(self) -> tuple[GPUBudget, ...]:
         """The valid budgets, the oldest first."""
@@ -88,44 +110,48 @@ class Membership:
         at = key[0], frozenset(labels.items())
         if at not in self._selected:
             around = dict(self._cache.namespaces.get(key[0], {}))
-            self._selected[at] = tuple(
-                one
-                for one in budgets
-                if one.spec.pool_selector.admits(labels) and one.spec.namespace_selector.admits(around)
-            )
+            self._selected[at] = tuple(one for one in budgets if _admits(one.spec, labels, around))
         return self._selected[at]
 
-    def groups(self) -> dict[Key | TargetKey | str, str]:
-        """What one operator must decide together, by the name of its group: pools, their targets, and budgets.
+    def groups(self) -> Groups:
+        """What one operator must decide together; the same object until something of it changes.
 
-        Pools of one budget share its GPUs, and of pools that name one target the oldest owns it. A group has the name
-        of its oldest budget, else of its oldest pool, so that it keeps its name when a pool or a budget joins it.
+        Budgets that could select one pool are one group, by their selectors alone, and it has the name of the oldest.
+        So whoever sets a pool's labels moves that pool alone. A pool in no budget is a group of its own.
+        A target is of the pool that scales it. Two pools that name one target may be in two groups: only one scales it.
         """
-        above: dict[Key | TargetKey | str, Key | TargetKey | str] = {}
+        editions = self._cache.edition, self._cache.pools_edition
+        if self._groups[0] == editions:
+            return self._groups[1]
+        selecting, joined = self._linked()
+        names: dict[Subject, str] = {name: joined.get(name, name) for name in self._cache.budgets}
+        found: dict[tuple[str, frozenset[tuple[str, str]]], str | None] = {}
+        for key, raw in self._cache.pools.items():
+            labels = raw["metadata"].get("labels") or {}
+            at = key[0], frozenset(labels.items())
+            if at not in found:
+                around = dict(self._cache.namespaces.get(key[0], {}))
+                found[at] = next(
+                    (joined[name] for name, one in selecting.items() if _admits(one, labels, around)), None
+                )
+            names[key] = found[at] or "/".join(key)
+        # Of two pools of which the older is in Recommend, the younger scales: the later entry.
+        scaled = {target: pool for own in owners(self._cache.pools).values() for target, pool in own.items()}
+        targets: defaultdict[Subject, tuple[TargetKey, ...]] = defaultdict(tuple)
+        for target, pool in scaled.items():
+            names[target] = names[pool]
+            targets[pool] += (target,)
+        self._groups = editions, Groups(names, dict(targets), editions[0])
+        return self._groups[1]
 
-        def top(one: Key | TargetKey | str) -> Key | TargetKey | str:
-            while above.setdefault(one, one) != one:
-                above[one] = one = above[above[one]]
-            return one
-
-        pools = self._cache.pools
-        rank: dict[Key | TargetKey | str, tuple[int, int, str, str]] = {}
-        for at, budget in enumerate(self.read()):
-            rank[top(budget.metadata.name)] = (0, at, "", "")
-        for key, raw in pools.items():
-            rank[key] = (1, 0, str(raw["metadata"].get("creationTimestamp")), "/".join(key))
-            own = top(key)
-            for budget in self.candidates(key, raw):
-                above[top(budget.metadata.name)] = own
-            for target in named(key, raw):
-                above[top(target)] = own
-        first: dict[Key | TargetKey | str, Key | TargetKey | str] = {}
-        for one, ranked in rank.items():
-            group = top(one)
-            if group not in first or ranked < rank[first[group]]:
-                first[group] = one
-        names = {group: one if isinstance(one, str) else "/".join(one) for group, one in first.items()}
-        return {one: names[top(one)] for one in tuple(above)}
+    def _linked(self) -> tuple[dict[str, BudgetSpec], dict[str, str]]:
+        """Selectors of the budgets, and the oldest of those to which each is linked."""
+        budgets = self._cache.budgets
+        versions = {name: (raw["metadata"]["uid"], raw["metadata"].get("generation")) for name, raw in budgets.items()}
+        if self._links[0] != versions:
+            selecting = _selecting(budgets)
+            self._links = versions, (selecting, _joined(selecting))
+        return self._links[1]
 
     def members(
         self, names: AbstractSet[str], owned: Owners, now: float
@@ -191,6 +217,42 @@ class Membership:
                 return before
             self.unusable[name] = GPUBudget.read({**raw, "spec": {"gpus": 0}})
             return None
+
+
+def _admits(spec: BudgetSpec, labels: dict[str, str], around: dict[str, str]) -> bool:
+    """Whether a budget selects a pool by its labels and its namespace's."""
+    return spec.pool_selector.admits(labels) and spec.namespace_selector.admits(around)
+
+
+def _selecting(budgets: Mapping[str, Raw]) -> dict[str, BudgetSpec]:
+    """The selectors of each budget, the oldest first, also where the rest of its spec cannot be read.
+
+    A budget of which the selectors cannot be read selects nothing here.
+    """
+    found = {}
+    for name in sorted(budgets, key=lambda name: (str(budgets[name]["metadata"].get("creationTimestamp")), name)):
+        spec = budgets[name].get("spec")
+        stated = {part: spec[part] for part in SELECTORS if part in spec} if isinstance(spec, dict) else {}
+        with contextlib.suppress(ValidationError):
+            found[name] = BudgetSpec.read({"gpus": 0, **stated})
+    return found
+
+
+def _joined(selecting: Mapping[str, BudgetSpec]) -> dict[str, str]:
+    """For each budget the oldest of those to which it is linked, through pairs that could select one pool."""
+    ages = {name: age for age, name in enumerate(selecting)}
+    found: dict[str, str] = {}
+    for name, spec in selecting.items():
+        linked = {found[other] for other in found if _meet(spec, selecting[other])} | {name}
+        first = min(linked, key=ages.__getitem__)
+        found = {other: first if each in linked else each for other, each in (found | {name: name}).items()}
+    return found
+
+
+def _meet(one: BudgetSpec, other: BudgetSpec) -> bool:
+    return not (
+        one.pool_selector.excludes(other.pool_selector) or one.namespace_selector.excludes(other.namespace_selector)
+    )
 
 
 def named_versions(pools: Iterable[Raw]) -> dict[TargetKey, str]:

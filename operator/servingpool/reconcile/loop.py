@@ -26,7 +26,7 @@ from servingpool.api.group import KIND
 from servingpool.api.mode import Mode
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import Status
-from servingpool.gpubudget import BudgetReporter, Shared, named_versions
+from servingpool.gpubudget import BudgetReporter, Groups, Shared, Subject, named_versions
 from servingpool.reconcile.act import NOT_SCALED, Actor, ScaleOutcome
 from servingpool.reconcile.backfill import Backfill, PendingPool
 from servingpool.reconcile.collect import Owners, Readings, collect, keys_of, owns, target_of, told_by_name
@@ -52,6 +52,8 @@ LEAST_ACTING = 3.0
 """Seconds in which writes begin, however long reading took."""
 ROUND = 0.8
 """Share of the interval after which no further pool's writes begin: the next round would begin late, for all."""
+LOOKS = 1.0
+"""Seconds between two looks at which pools are ours."""
 YIELD_EVERY = 20
 """Pools between two turns of the event loop, so that the watches and the lease are served (about 30 ms)."""
 
@@ -79,11 +81,6 @@ class Tick:
 Due = tuple[PoolState, Planned]
 """A pool's state, with its plan."""
 
-Subject = Key | TargetKey | str
-"""A pool or a pod by namespace and name, a target of pools, or a GPUBudget by name."""
-Groups = Mapping[Subject, str]
-"""What one operator must decide together, by name: pools of one budget, and pools that name one target."""
-
 
 class Share(Protocol):
     """What this operator writes for. Its answers may change with each `await`."""
@@ -102,7 +99,7 @@ class Share(Protocol):
         """Whether another operator may have written for it, so that what we know of it is out of date."""
 
     def look(self, groups: Callable[[], Groups]) -> None:
-        """The groups as our caches have them now."""
+        """`groups` are those of our caches. It comes every LOOKS seconds, and not before our caches are full."""
 
 
 class All:
@@ -166,9 +163,13 @@ class Reconciler:
         self.shared: Mapping[str, Shared] = NO_BUDGETS
         """Budgets as shared last, by name."""
 
+    def look(self) -> None:
+        """See which pools are ours, also between ticks: their writes last longer than a change may go unseen."""
+        self._share.look(self._budgets.budgets.groups)
+
     async def tick(self, now: float) -> Tick:
         """Run a tick over all pools. `now` is Unix time in seconds."""
-        self._share.look(self._budgets.budgets.groups)
+        self.look()
         if not self._share.any:
             # A follower only watches: reading and deciding on every operator would double the queries.
             self.snapshot, self.shared = NO_POOLS, NO_BUDGETS  # the old ones date from when this operator led

@@ -9,13 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from servingpool.reconcile.loop import Reconciler
+from servingpool.reconcile.loop import LOOKS, Reconciler
 from servingpool.reconcile.metrics import LoopMetrics
 
 log = logging.getLogger(__name__)
 
 DEAD_AFTER = 4
 """Intervals without a finished tick after which the loop counts as hung."""
+LEAST_TENURE = 60.0
+"""Seconds for which a tick may always last before its member loses its share: a slow tick is better than none."""
 LEAST_PATIENCE = 120.0
 """Seconds without a finished tick that are always allowed: a tick may wait for Prometheus and the API server."""
 LONGEST_SILENCE = 300.0
@@ -71,6 +73,8 @@ class Heartbeat:
     clock: Callable[[], float]
     started: float = field(init=False)
     ticked: float | None = None
+    ended: float | None = None
+    """When a tick has last ended, also one that failed: without the Lease the next would not fail, and renew it."""
 
     def __post_init__(self) -> None:
         self.started = self.clock()
@@ -80,13 +84,19 @@ class Heartbeat:
 
         `silence` is the time in seconds since the API server last answered about the Lease.
         """
-        since = self.clock() - (self.ticked if self.ticked is not None else self.started + LONGEST_LISTING)
-        longest = max(DEAD_AFTER * interval, LEAST_PATIENCE)
+        since, longest = self._since(self.ticked), max(DEAD_AFTER * interval, LEAST_PATIENCE)
         if since > longest:
             return f"No tick for {since:.0f} s; the limit is {longest:.0f} s."
         if silence > LONGEST_SILENCE:
             return f"The lease could not be read for {silence:.0f} s; the limit is {LONGEST_SILENCE:.0f} s."
         return None
+
+    def hangs(self, interval: float) -> bool:
+        """Whether a tick lasts so long that another operator should have the pools."""
+        return self._since(self.ended) > max(DEAD_AFTER * interval, LEAST_TENURE)
+
+    def _since(self, event: float | None) -> float:
+        return self.clock() - (self.started + LONGEST_LISTING if event is None else event)
 
 
 class Operator:
@@ -122,15 +132,15 @@ class Operator:
         """Finish the tick, write what was learned, give the Lease back."""
         self._stopping.set()
         self._woken.set()
-        loop, *others = self._tasks
+        loop = self._tasks[0]
         await asyncio.wait({loop}, timeout=LAST_TICK)
         loop.cancel()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WRITES):
                 await self._reconciler.stop()
-        for task in others:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(loop, *others, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._election is not None:
             await self._election.release()
 
@@ -148,6 +158,11 @@ class Operator:
         self._reconciler.forget_moved()
         self._woken.set()
 
+    @property
+    def alive(self) -> bool:
+        """Whether the loop runs: a member whose loop hangs must not keep its share."""
+        return not self._heartbeat.hangs(self._interval)
+
     async def _elect(self, election: Candidate) -> None:
         try:
             await election.run()
@@ -160,6 +175,7 @@ class Operator:
 
     async def _loop(self) -> None:
         await self._first_lists()
+        self._tasks.append(asyncio.create_task(self._look(), name="look"))
         due, early = self._heartbeat.clock(), False
         while not self._stopping.is_set():
             began, leading = self._heartbeat.clock(), self._leading
@@ -170,6 +186,7 @@ class Operator:
                 log.exception("The tick failed; the next one runs as usual.")
             else:
                 self._heartbeat.ticked = self._heartbeat.clock()
+            self._heartbeat.ended = self._heartbeat.clock()
             if leading:
                 # A follower's looks are many, short and on time: beside them no quantile would show a late leader.
                 self._metrics.lateness.observe(max(0.0, began - due))
@@ -191,6 +208,15 @@ class Operator:
         self._metrics.queries.inc(done.queries)
         self._metrics.unreadable.inc(done.unreadable)
         self._metrics.failures.inc(done.failed)
+
+    async def _look(self) -> None:
+        """See every second which pools are ours: what changes its group and comes back between two ticks is noticed."""
+        while True:
+            try:
+                self._reconciler.look()
+            except Exception:
+                log.exception("The groups of the pools could not be read; the next try is in %.0f s.", LOOKS)
+            await asyncio.sleep(LOOKS)
 
     async def _forget_deleted(self) -> None:
         """Forget deleted objects beside the loop: a slow API server must not hold up a tick."""

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
-from servingpool.reconcile.loop import Groups, Subject
+from servingpool.gpubudget import Groups, Subject
+from servingpool.reconcile.loop import LOOKS
 
 SETTLES = 15.0
-"""Seconds for which a pool must have been in its group before anybody writes for it.
+"""Seconds for which another operator may still count a pool in the group that it has left.
 
-Watches are late: an operator may not know yet that a pool has left its group, and a write of its may be under way for
-11 s more.
+Its watch may be 3 s late, it looks every second, and a write of its may be under way for 11 s more.
 """
 UNKNOWN = ""
-"""Group that nobody owns: of what has just been seen, the group of before is unknown."""
+"""Group that nobody owns: it is unknown in which group others count a pool."""
 
 
 class Member(Protocol):
@@ -35,22 +34,21 @@ class Member(Protocol):
         """Its caches are full."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """The groups of a subject since its group was last settled, the newest last."""
-
-    groups: tuple[str, ...]
-    since: float
-
-
 class Shards:
     """The share of one of several operators. What is ours is ours by each group that may still count elsewhere."""
 
-    def __init__(self, member: Member, name: str, clock: Callable[[], float]) -> None:
-        """`clock` is monotonic, in seconds."""
+    def __init__(
+        self, member: Member, name: str, clock: Callable[[], float], listed: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        """`clock` is monotonic, in seconds; `listed` is the time by it at which a list has last shown an object."""
         self.name: str | None = name
-        self._member, self._clock = member, clock
-        self._placed: dict[Subject, _Placed] = {}
+        self._member, self._clock, self._listed = member, clock, listed
+        self._find: Callable[[], Groups] = lambda: self._groups
+        self._groups = Groups({}, {}, -1)
+        self._looked = self._ruled = clock()
+        """When the groups were last looked at, and when budgets or namespaces were last seen to change."""
+        self._former: dict[Subject, dict[str, float]] = {}
+        """Other groups in which others may count a subject, and until when."""
 
     @property
     def any(self) -> bool:
@@ -59,29 +57,49 @@ class Shards:
 
     def owns(self, subject: Subject) -> bool:
         """By each of its groups."""
-        groups = self._groups(subject)
+        groups = self._counted_in(subject)
         return UNKNOWN not in groups and all(map(self._member.owns, groups))
 
     def moved(self, subject: Subject) -> bool:
         """By any of its groups."""
-        groups = self._groups(subject)
+        groups = self._counted_in(subject)
         return UNKNOWN in groups or not all(map(self._member.holds, groups))
 
     def look(self, groups: Callable[[], Groups]) -> None:
         """The first look comes once the caches are full."""
         self._member.join()
-        now, found = self._clock(), groups()
-        self._placed = {subject: self._place(subject, group, now) for subject, group in found.items()}
+        self._find = groups
+        self._see()
 
-    def _place(self, subject: Subject, group: str, now: float) -> _Placed:
-        held = self._placed.get(subject, _Placed((UNKNOWN,), now))
-        if held.groups[-1] != group:
-            return _Placed((*(each for each in held.groups if each != group), group), now)
-        return held if len(held.groups) == 1 or now - held.since < SETTLES else _Placed((group,), now)
+    def _see(self) -> None:
+        """See what has changed its group.
 
-    def _groups(self, subject: Subject) -> tuple[str, ...]:
-        placed = self._placed.get(subject)
-        if placed is not None:
-            return placed.groups
-        # In no group: such as a workload whose pool was deleted, with our marks on its pods.
-        return (subject if isinstance(subject, str) else "/".join(subject),)
+        What comes was in no group before, and all that know it know its group: unless a list has shown it, or budgets
+        and namespaces have changed, by which others may still place it elsewhere.
+        """
+        now = self._looked = self._clock()
+        before, found = self._groups, self._find()
+        if found is before:
+            return
+        if found.edition != before.edition:
+            self._ruled = now
+        known = max(self._ruled, self._listed()) + SETTLES
+        for subject in before.names.keys() | found.names.keys():
+            left = before.names.get(subject, UNKNOWN)
+            if left != found.names.get(subject):
+                self._former.setdefault(subject, {})[left] = known if left == UNKNOWN else now + SETTLES
+        for subject, left_until in tuple(self._former.items()):
+            self._former[subject] = {group: until for group, until in left_until.items() if now < until}
+        self._former = {subject: groups for subject, groups in self._former.items() if groups}
+        self._groups = found
+
+    def _counted_in(self, subject: Subject) -> set[str]:
+        """The groups in which a subject, and what it scales, may be counted by anybody."""
+        now, found = self._clock(), set[str]()
+        if now - self._looked >= LOOKS:
+            self._see()
+        for one in (subject, *self._groups.targets.get(subject, ())):
+            # In no group: such as a workload whose pool was deleted, with our marks on its pods.
+            found.add(self._groups.names.get(one) or (one if isinstance(one, str) else "/".join(one)))
+            found |= {group for group, until in self._former.get(one, {}).items() if now < until}
+        return found

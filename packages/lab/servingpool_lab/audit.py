@@ -1,4 +1,4 @@
-"""What the API server writes down of who sets replicas, and of autoscalers and pools that come, change and go."""
+"""What the API server writes down of who sets replicas and statuses, and of autoscalers and pools that come and go."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ RULE = {
     "level": "Request",
     "verbs": ["create", "update", "patch", "delete"],
     "resources": [{"group": group, "resources": resources} for group, resources in WRITTEN],
+}
+STATUS_RULE = {
+    # Who and when: with what they say, the statuses of a long run would be its largest file.
+    "level": "Metadata",
+    "verbs": ["patch"],
+    "resources": [{"group": "servingpool.dev", "resources": ["servingpools/status"]}],
 }
 PODS_RULE = {
     # With the answers: a pod of a Deployment has no name before, and only they say whether a deleted pod is gone.
@@ -68,7 +74,7 @@ class Write:
 
 def flags(directory: Path) -> list[str]:
     """Flags of a kube-apiserver that writes it down."""
-    return _flags(directory, RULE)
+    return _flags(directory, RULE, STATUS_RULE)
 
 
 def flags_with_pods(directory: Path) -> list[str]:

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from servingpool.reconcile.loop import Tick
 from servingpool.reconcile.metrics import LoopMetrics
-from servingpool.reconcile.operator import Heartbeat, Operator
+from servingpool.reconcile.operator import DEAD_AFTER, Heartbeat, Operator
 
 from ..adapters.cluster.virtual_time import now, run  # noqa: TID252, one clock for all areas
 
@@ -28,6 +28,8 @@ class Parts:
     ticks: list[float] = field(default_factory=list)
     saved: int = 0
     forgotten: int = 0
+    looked: list[float] = field(default_factory=list)
+    unreadable_groups: int = 0
     compared: list[float] = field(default_factory=list)
     """When the cache was compared with the cluster, each time for `compares` seconds; at first the answer is
     `unreadable` so many times."""
@@ -55,6 +57,12 @@ class Parts:
         self.ticks.append(now())
         await asyncio.sleep(self.takes(len(self.ticks) - 1))
         return Tick(pools=3, queries=2)
+
+    def look(self) -> None:
+        self.looked.append(now())
+        if self.unreadable_groups:
+            self.unreadable_groups -= 1
+            raise KeyError("metadata")
 
     def forget_moved(self) -> None:
         self.forgotten += 1
@@ -117,6 +125,46 @@ def test_a_share_that_changes_is_decided_at_once_and_the_grid_stays() -> None:
         assert parts.forgotten == 1
         await asyncio.sleep(30.0)
         assert parts.ticks == pytest.approx([0.0, 15.0, 20.0, 30.0, 45.0])
+        await operator.stop()
+
+    run(story)
+
+
+def test_groups_are_looked_at_every_second_whatever_a_tick_waits_for(caplog: pytest.LogCaptureFixture) -> None:
+    parts = Parts(takes=lambda _: 25.0, unreadable_groups=1)
+    lives(parts, 20.5)
+    assert parts.looked == pytest.approx([float(second) for second in range(26)]), "until the tick has ended"
+    assert "The groups of the pools could not be read" in caplog.text
+
+
+def test_a_loop_that_hangs_gives_its_pools_to_others_before_it_is_restarted() -> None:
+    async def story() -> None:
+        parts = Parts(takes=lambda number: NEVER if number == 4 else 25.0)
+        operator = parts.operator()
+        operator.start()
+        for _ in range(100):  # slow ticks are none that hang
+            assert operator.alive
+            await asyncio.sleep(1.0)
+        await asyncio.sleep(DEAD_AFTER * INTERVAL + 1.0)
+        assert not operator.alive
+        assert operator.problem is None
+        await operator.stop()
+
+    run(story)
+
+
+def test_a_loop_whose_ticks_fail_is_restarted_with_its_lease() -> None:
+    """A member that loses its share has nothing to do, so that its next tick does not fail: it would look well."""
+
+    def failing(_: int) -> float:
+        raise ZeroDivisionError
+
+    async def story() -> None:
+        operator = Parts(takes=failing).operator()
+        operator.start()
+        await asyncio.sleep(250.0)
+        assert operator.alive
+        assert operator.problem is not None
         await operator.stop()
 
     run(story)

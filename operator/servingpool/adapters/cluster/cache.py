@@ -29,6 +29,11 @@ def _remove(held: dict[Place, dict[str, Pod]], place: Place, uid: str) -> None:
         del held[place]
 
 
+def _version(pool: Raw) -> tuple[object, ...]:
+    # A change of labels is none of the generation.
+    return tuple(pool["metadata"].get(name) for name in ("uid", "generation", "labels"))
+
+
 class ClusterCache:
     """The cluster as last seen. Only handlers and `scale` write to it, and the loop reads it, all in one event loop.
 
@@ -47,6 +52,8 @@ class ClusterCache:
         """Labels by name."""
         self.edition = 0
         """Rises with each change of a budget or of a namespace."""
+        self.pools_edition = 0
+        """Rises with each change of a pool but those of its status."""
         self.left_out = LeftOut()
         self.as_ordered: Callable[[Workload], Workload] | None = None
         """A target after our own orders, which the watch may not show yet; None where nobody orders."""
@@ -74,7 +81,9 @@ class ClusterCache:
         if gone:
             self.forget_pool(key, uid)
             return
-        self.pools[key] = objects.pool(raw)
+        before, found = self.pools.get(key), objects.pool(raw)
+        self.pools[key] = found
+        self.pools_edition += before is None or _version(before) != _version(found)
         overlong = objects.overlong(raw)
         if overlong is not None:
             self.left_out.note(KIND, key, overlong)
@@ -84,6 +93,7 @@ class ClusterCache:
         # Events of different objects come in any order: a deletion may arrive after the next object of that name.
         if key in self.pools and self.pools[key]["metadata"]["uid"] == uid:
             del self.pools[key]
+            self.pools_edition += 1
 
     @tolerant("GPUBudget")
     def see_budget(self, raw: Raw, *, gone: bool) -> None:

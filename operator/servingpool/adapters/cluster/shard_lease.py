@@ -188,9 +188,10 @@ class ShardView:
     def saw(self, leases: Iterable[MemberLease], now: float) -> None:
         """All Leases as a list that was answered now has shown them."""
         if now >= self._renewed + self._terms.deadline:
-            # Others may have taken what was ours; or they could not renew either, and are not gone.
+            # Others may have taken what was ours; or they could not renew either, and are not gone if they were here.
             self._since = ()
-            self._seen = {name: _Seen(one.lease, now) for name, one in self._seen.items()}
+            were = self.members
+            self._seen = {name: _Seen(one.lease, now) if name in were else one for name, one in self._seen.items()}
         listed = {lease.member: lease for lease in leases}
         own = listed.pop(self.identity, None)
         for lease in listed.values():
@@ -315,6 +316,8 @@ class ShardMembership:
         self._state: object = None
         self.changed: Callable[[], None] = lambda: None
         """Called when what we may write for may have changed."""
+        self.alive: Callable[[], bool] = lambda: True
+        """Whether somebody writes for our share. Else our Lease is left to run out."""
 
     @property
     def leading(self) -> bool:
@@ -363,7 +366,7 @@ class ShardMembership:
         """List all Leases, and write ours where that is due."""
         await self._list()
         for _ in range(2):  # once more where the list shows that somebody came
-            if self.view.due(self._clock()):
+            if self.view.due(self._clock()) and self.alive():
                 try:
                     await self._renew()
                 except Conflict as error:

@@ -151,6 +151,27 @@ def test_a_member_that_was_frozen_writes_nothing_when_it_wakes() -> None:
     run(story)
 
 
+def test_a_member_whose_loop_hangs_loses_its_share_and_comes_back() -> None:
+    """It lists the Leases as before, and its writes that hang may go on at any time."""
+
+    async def story() -> None:
+        api = Api()
+        a, b = started(api, "a", "b")
+        await until_shared(a, b)
+        own = a.owned()
+        a.membership.alive = lambda: False
+        hung = now()
+        await until_shared(b)
+        assert now() - hung <= LONGEST_GAP
+        assert not a.owned()
+        a.membership.alive = lambda: True
+        await asyncio.sleep(20.0)
+        assert a.owned() == own
+        assert not overlaps(api)
+
+    run(story)
+
+
 def test_an_api_server_that_was_away_moves_nothing() -> None:
     async def story() -> None:
         api = Api()
@@ -166,6 +187,22 @@ def test_an_api_server_that_was_away_moves_nothing() -> None:
         await asyncio.sleep(4.0)
         assert [one.owned() for one in members] == own
         assert all(one.membership.holds(group) for one in members for group in one.owned()), "nobody took it"
+
+    run(story)
+
+
+def test_an_heir_that_could_not_renew_for_a_while_gives_nothing_back_to_the_dead() -> None:
+    async def story() -> None:
+        a, b = started(Api(), "a", "b")
+        await until_shared(a, b)
+        b.kill()
+        await until_shared(a)
+        a.lost = lambda: True
+        await asyncio.sleep(TERMS.duration)
+        assert not a.owned()
+        a.lost = lambda: False
+        await asyncio.sleep(4.0)
+        assert a.owned() == set(GROUPS)
 
     run(story)
 
