@@ -97,8 +97,8 @@ class VictoriaMetrics(Processes):
     def part(self, program: str, *flags: str) -> str:
         """URL of a started program."""
         address = f"127.0.0.1:{free_ports(1)[0]}"
-        command = (programs("victoria-metrics")[program], f"-httpListenAddr={address}", *flags)
-        self.run(program, *command, ready=f"http://{address}/health")
+        own = (f"-httpListenAddr={address}", *flags)
+        self.run(program, programs("victoria-metrics")[program], *own, ready=f"http://{address}/health")
         return f"http://{address}"
 
     def server(self, *flags: str) -> str:
