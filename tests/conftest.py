@@ -19,6 +19,12 @@ from .unit import fuzzing
 ROOT = Path(__file__).parents[1]
 SLOWEST = 25
 """So many files are listed with their seconds."""
+OTHER_BACKENDS = ("thanos", "victoria-metrics", "victoria-metrics-scraping")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    told = "read through this server in Prometheus' place, in the tests that can; may be repeated"
+    parser.addoption("--backend", action="append", default=[], choices=OTHER_BACKENDS, help=told)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,6 +20,7 @@ from servingpool_lab.processes import SupervisedProcess, http_ready, wait_until
 from servingpool_lab.prometheus import Prometheus
 
 from ..placing import chain  # noqa: TID252, tests are no package of an installed name
+from .backends import BACKENDS, Serve
 from .one_for_all import Found, shared
 from .operators import Cluster, Traffic, install
 from .pod_pages import PodPages
@@ -58,6 +59,19 @@ def grouped(items: Iterable[pytest.Item], key: Callable[[Path], object]) -> list
     for item in items:
         found.setdefault(key(item.path), []).append(item)
     return list(found.values())
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests that read what was scraped do so through each server of the option, else through the module's own ones."""
+    if "serve" in metafunc.fixturenames:
+        through = metafunc.config.getoption("backend") or getattr(metafunc.module, "THROUGH", ("prometheus",))
+        metafunc.parametrize("serve", through, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
+def serve(request: pytest.FixtureRequest) -> Serve:
+    """Starts a scraper by its configuration, and the server that the operator asks; gives the URL."""
+    return BACKENDS[request.param]
 
 
 @pytest.fixture(scope="session")

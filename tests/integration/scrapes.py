@@ -25,12 +25,14 @@ def each_second(jobs: list[dict[str, Any]]) -> dict[str, Any]:
     return {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": jobs}
 
 
-async def read_when(url: str, request: ReadRequest, wanted: Callable[[FleetReading], bool]) -> FleetReading:
-    """A reading as wanted, whose buckets were looked up when it was so already."""
+async def read_when(
+    url: str, request: ReadRequest, wanted: Callable[[FleetReading], bool], **settings: Any
+) -> FleetReading:
+    """A reading as wanted, whose buckets were looked up when it was so already. `settings`: further ones of the backend."""
     reading: FleetReading | Unknown = Unknown("not read")
     complete = False
     for _ in range(600):
-        backend = PrometheusBackend(BackendConfig(url=url))
+        backend = PrometheusBackend(BackendConfig(url=url, **settings))
         reading = await backend.read(request, time.time())
         await backend.close()
         if not isinstance(reading, Unknown) and wanted(reading):

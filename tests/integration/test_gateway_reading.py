@@ -24,9 +24,8 @@ from servingpool.adapters.prometheus import (
 )
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Histogram, ReplicaMetrics, Unknown
-from servingpool_lab.binaries import ensure_binaries
 
-from .operators import prometheus
+from .backends import Serve
 from .scrapes import each_second, page_job, read_when
 
 ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"
@@ -81,13 +80,16 @@ def configuration(target: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def url(
-    pod_metrics: dict[tuple[str, str], str], metrics_target: str, tmp_path_factory: pytest.TempPathFactory
+    serve: Serve,
+    pod_metrics: dict[tuple[str, str], str],
+    metrics_target: str,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[str]:
     pod_metrics.update({(NAMESPACE, pod(name)): text for name, text in PAGES.items()})
     pod_metrics.update({(NAMESPACE, name): PAGES[first] for name, first in CHANGING.items()})
     pod_metrics.update({(NAMESPACE, f"{name}-0"): picker(sent) for name, sent in PICKERS.items()})
     directory = tmp_path_factory.mktemp("gateways")
-    with prometheus(ensure_binaries("prometheus")["prometheus"], configuration(metrics_target), directory) as url:
+    with serve(configuration(metrics_target), directory) as url:
         yield url
 
 

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 
-from servingpool_lab.go_modules import MODULES, OPTIONAL, BuildError, Program, ToolModule, cache_directory
+from servingpool_lab.go_modules import MODULES, OF_ONE_LANE, OPTIONAL, BuildError, Program, ToolModule, cache_directory
 from servingpool_lab.go_toolchain import MINIMUM_GO, Go, find_go
 
 _PER_PACKAGE, _PER_PROGRAM = 0.08, 4.0
@@ -292,13 +292,14 @@ def _follow(build: "subprocess.Popen[str]", lines: list[str], display: _Display)
 def main() -> int:
     """Build the named modules and print where each program lies."""
     parser = argparse.ArgumentParser(description="Build the local control plane's programs.")
-    parser.add_argument("modules", nargs="*", help=f"of {', '.join(MODULES)}; all by default")
+    said = f"of {', '.join(MODULES)}; all by default but {' and '.join(OF_ONE_LANE)}"
+    parser.add_argument("modules", nargs="*", help=said)
     arguments = parser.parse_args()
     unknown = [name for name in arguments.modules if name not in MODULES]
     if unknown:
         parser.error(f"no module {', '.join(unknown)}")
     try:
-        binaries = ensure_binaries(*(arguments.modules or MODULES))
+        binaries = ensure_binaries(*(arguments.modules or (each for each in MODULES if each not in OF_ONE_LANE)))
     except BuildError as error:
         sys.stderr.write(f"{error}\n")
         return 1

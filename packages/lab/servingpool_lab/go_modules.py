@@ -12,8 +12,10 @@ KUBERNETES_VERSION = "1.36.3"
 PROMETHEUS_VERSION = "3.15.0"
 HELM_VERSION = "3.22.0"
 
-OPTIONAL = ("lws", "crane", "krew")
-"""Modules without which the tests run, less those that need them. The last two are for `make release`."""
+OF_ONE_LANE = ("thanos", "victoria-metrics")
+"""Modules that are built only where they are named, by `make test-backends`."""
+OPTIONAL = ("lws", "crane", "krew", *OF_ONE_LANE)
+"""Modules without which the tests run, less those that need them. `crane` and `krew` are for `make release`."""
 LAB = ("etcd", "kubernetes", "prometheus")
 """The modules that `make run` needs. Helm serves the chart and its tests only."""
 
@@ -128,6 +130,15 @@ MODULES: Mapping[str, ToolModule] = {
         ToolModule("crane", (Program("crane", "github.com/google/go-containerregistry/cmd/crane", 17),)),
         ToolModule("krew", (Program("krew", "sigs.k8s.io/krew/cmd/krew", 18),)),
         ToolModule("lws", (Program("lws", "sigs.k8s.io/lws/cmd", 54),)),
+        # Without the tag its labels are not those that its Prometheus packages have, and its sidecar panics.
+        ToolModule("thanos", (Program("thanos", "github.com/thanos-io/thanos/cmd/thanos", 98),), tags="slicelabels"),
+        ToolModule(
+            "victoria-metrics",
+            (
+                Program("victoria-metrics", "github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics", 18),
+                Program("vmauth", "github.com/VictoriaMetrics/VictoriaMetrics/app/vmauth", 10),
+            ),
+        ),
     )
 }
 

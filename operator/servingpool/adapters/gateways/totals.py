@@ -259,7 +259,7 @@ class GatewayTotals:
                 return Unknown(f"gateway pod {pod[1]}: {cause.reason}")
         for pod in own.pods(reading.stale):
             return Unknown(f"gateway pod {pod[1]} has no fresh scrape")
-        return reading.partial
+        return None
 
     def _add(self, pod: PodKey, profile: GatewayProfile, before: ReplicaMetrics, now: ReplicaMetrics) -> ReplicaMetrics:
         """Add the increase between two samples of a pod. Returns the sample to compare the next one with."""

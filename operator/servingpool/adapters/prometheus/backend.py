@@ -31,7 +31,6 @@ from servingpool.adapters.prometheus.workers import (
     Samples,
     Workers,
     ask_one,
-    partial,
     read_causes,
     read_layout,
     read_line,
@@ -270,12 +269,10 @@ class PrometheusBackend:
         for part in parts:
             samples.update(part.samples)
             stale.update(part.stale)
-        warnings = sum(part.warnings for part in parts)
         return FleetReading(
             at=max(part.at for part in parts),
             samples=samples,
             stale=stale,
-            partial=Unknown(f"Prometheus backend '{self.config.name}' {partial(warnings)}") if warnings else None,
             queries=queries,
         )
 

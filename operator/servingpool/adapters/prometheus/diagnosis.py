@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
@@ -16,6 +16,10 @@ PodKey = tuple[str, str]
 """Namespace and pod name."""
 LONGEST_QUERY = 16_000
 """Characters: VictoriaMetrics takes 16 KiB."""
+LOST = "lost"
+"""Part of the rows on series of the engine that lack pod or namespace."""
+NOBODY = "nobody"
+"""Part of the row that is there where no target of anybody is."""
 ROUTER_LABEL = "server"
 """Label by which the router of vLLM's production-stack names an engine; it re-exports the series without its model."""
 
@@ -70,7 +74,8 @@ def question(queries: Queries, known: Mapping[str, EngineMetrics], pods: Iterabl
         (
             apart(f"max by ({namespace}, {pod}) (up{{{where}}})", "up"),
             apart(f"count by ({by}) ({{__name__=~{any_of(names)},{where}}})", "series"),
-            apart(f"count by (__name__) ({lost})", "lost"),
+            apart(f"count by (__name__) ({lost})", LOST),
+            apart("absent(up)", NOBODY),
         )
     )
 
@@ -101,28 +106,28 @@ def fitting(pods: Iterable[PodKey], room: int, *, times: int) -> list[PodKey]:
     return found
 
 
-def evidence(queries: Queries, rows: Iterable[Mapping[str, Any]]) -> tuple[dict[PodKey, Evidence], bool]:
-    """Evidence by pod; and whether series of the engine lack pod or namespace. Unreadable rows are left out."""
+def evidence(queries: Queries, rows: Iterable[Mapping[str, Any]]) -> tuple[dict[PodKey, Evidence], set[str]]:
+    """Evidence by pod; and which of the parts LOST and NOBODY there are. Unreadable rows are left out."""
     found: dict[PodKey, Evidence] = {}
-    lost = False
+    of_none: set[str] = set()
 
     def parsed(row: Mapping[str, Any]) -> tuple[str, PodKey, str, Mapping[str, str], float]:
         labels = row["metric"]
         part = labels["part"]
-        pod = ("", "") if part == "lost" else queries.pod_of(labels)
+        pod = ("", "") if part in {LOST, NOBODY} else queries.pod_of(labels)
         name = labels["__name__"] if part == "series" else ""
         if not all(isinstance(text, str) for text in labels.values()):
             raise TypeError("a label that is no text")
         return part, pod, name, labels, float(row["value"][1])
 
     for part, pod, name, labels, value in Unread().readable(rows, parsed):
-        if part == "lost":
-            lost = True
+        if part in {LOST, NOBODY}:
+            of_none.add(part)
         elif part == "up":
             found.setdefault(pod, Evidence()).up = value
         else:
             found.setdefault(pod, Evidence()).series.setdefault(name, []).append(labels)
-    return found, lost
+    return found, of_none
 
 
 def causes(
@@ -134,8 +139,8 @@ def causes(
     match_labels: tuple[tuple[str, str], ...] = (),
 ) -> dict[PodKey, Missing]:
     """Why each of these pods has no sample, as far as the rows of the `question` tell."""
-    found, lost = evidence(queries, rows)
-    told = {pod: _cause(queries, engine, known, found.get(pod, Evidence()), match_labels, lost=lost) for pod in pods}
+    found, of_none = evidence(queries, rows)
+    told = {pod: _cause(queries, engine, known, found.get(pod, Evidence()), match_labels, of_none) for pod in pods}
     return {pod: missing for pod, missing in told.items() if missing is not None}
 
 
@@ -145,8 +150,7 @@ def _cause(
     known: Mapping[str, EngineMetrics],
     seen: Evidence,
     match_labels: tuple[tuple[str, str], ...],
-    *,
-    lost: bool,
+    of_none: Collection[str],
 ) -> Missing | None:
     own = set(clock_names(queries.profile))
     if own & seen.series.keys():
@@ -155,22 +159,25 @@ def _cause(
     if others:
         said = f"The pods export metrics of engine {' or '.join(map(repr, others))}, and spec.engine is '{engine}'"
         return Missing(said, Cause.OTHER_ENGINE)
-    return _no_series(queries, seen.up, lost=lost)
+    return _no_series(queries, seen.up, of_none)
 
 
-def _no_series(queries: Queries, up: float | None, *, lost: bool) -> Missing | None:
+def _no_series(queries: Queries, up: float | None, of_none: Collection[str]) -> Missing | None:
     """Why no engine's series name the pod."""
     profile, name = queries.profile, clock_names(queries.profile)[0]
     if up == 0.0:
         return Missing("The scrape fails (up is 0): check path, port and credentials", Cause.SCRAPE_FAILED)
     if up is not None:
         return Missing(f"The pods are scraped and export no {name}; perhaps {profile.silent}", Cause.NO_ENGINE_SERIES)
-    if lost:
+    if LOST in of_none:
         labels = " or ".join(_whose(queries))
         said = f"Prometheus has {name} without label {labels}; set backends[].labels or the scrape's relabelling"
         return Missing(said, Cause.WRONG_LABELS)
     if queries.labels.exported:  # a federation may leave `up` out
         return None
+    if NOBODY in of_none:
+        said = "Prometheus has no series up at all: check url and headers of the backend, which may name another tenant"
+        return Missing(said, Cause.NOT_SCRAPED)
     return Missing("Prometheus does not scrape the pods (no series up)", Cause.NOT_SCRAPED)
 
 

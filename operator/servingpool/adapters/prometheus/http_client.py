@@ -8,7 +8,7 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,8 @@ _CHUNK = 2**16
 _NEXT_ROW = b',{"metric":'
 """Between two rows, and nowhere else: within a string, quotes have a backslash before them. Where a server writes
 blanks in between, all rows are parsed at once."""
+UNDELAYED = {"nocache": "1", "latency_offset": "1ms"}
+"""Parameters without which VictoriaMetrics answers as of 30 s ago, at times of its own; others ignore them."""
 _LOGGED = 500
 _KNOWN_ERROR_TYPES = {"timeout", "canceled", "execution", "bad_data", "internal", "unavailable", "not_found"}
 _HEAVY_TYPES = {"timeout", "canceled", "execution"}
@@ -73,8 +75,8 @@ class Answer(requests.Response):
         self.status_code, self.body, self._backend = status, body, backend
         self.kind: object = None
         """Kind of a query result: vector or matrix."""
-        self.warnings: tuple[str, ...] = ()
-        """Reasons why the result may be partial. Not for the status: Thanos puts its stores' addresses there."""
+        self.partial: object = None
+        """The server's word that stores behind it did not answer. Not for the status: Thanos names their addresses."""
         self.ends: Any = None
         """The first row and the last as JSON has them, or all rows where none could be told apart unparsed."""
         self._between = 0, 0
@@ -86,7 +88,7 @@ class Answer(requests.Response):
         second, last = self._between = max(self.body.find(_NEXT_ROW), 0), max(self.body.rfind(_NEXT_ROW), 0)
         try:
             reply = self._parsed(self.body[:second] + self.body[last:])
-            data, self.warnings = reply["data"], tuple(reply.get("warnings") or ())
+            data, self.partial = reply["data"], reply.get("isPartial") or _lacking(reply.get("warnings") or ())
             self.kind, self.ends = data.get("resultType"), data.get("result")
         except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
             raise requests.exceptions.InvalidJSONError(response=self) from error
@@ -163,9 +165,14 @@ class PrometheusClient:
     def _ask(self, kind: str, ask: Callable[..., Any], params: dict[str, str], timeout: float) -> Answer:
         seconds = max(timeout, 0.001)
         params["timeout"] = f"{round(seconds * 1000)}ms"  # so that Prometheus gives up too
+        params |= UNDELAYED
         answer: Answer = self._called(partial(ask, params=params, timeout=seconds))
         if answer.kind != kind or not isinstance(answer.ends, list):
             raise self._no_results(answer)
+        if answer.partial:
+            # Not even what it has is used: stores that share series by a hash each have some figures of every pod.
+            said = "gave a partial answer; check the stores that it reads from"
+            raise self._unavailable(said, str(answer.partial).encode())
         return answer
 
     def _called(self, call: Callable[[], Any]) -> Any:
@@ -229,6 +236,11 @@ class PrometheusClient:
         kept = "" if secret and isinstance(detail, bytearray | bytes) else shown(str(detail), _LOGGED)
         _log.warning("Prometheus backend '%s' %s %s", self.config.name, what, kept)
         return kind(self.config.name, what)
+
+
+def _lacking(warnings: Sequence[object]) -> list[object]:
+    """The warnings less those on the query itself, which series of a single pod may bring about."""
+    return [one for one in warnings if not str(one).startswith(("PromQL info", "PromQL warning"))]
 
 
 def _what(error: Exception) -> str:

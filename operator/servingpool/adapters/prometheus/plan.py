@@ -123,6 +123,8 @@ class Table:
             scraped_at = row[0]
             if scraped_at is None or not math.isfinite(scraped_at):
                 continue  # no scrape time, no rate: as good as not scraped
+            if row.count(None) == len(row) - 1:
+                continue  # VictoriaMetrics goes on telling when series were scraped that are no more
             if at - scraped_at > staleness:
                 stale[namespace, pod] = at - scraped_at
                 continue

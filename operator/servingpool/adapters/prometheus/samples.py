@@ -131,9 +131,6 @@ class FleetReading:
     samples: PodSamples
     stale: Mapping[PodKey, float]
     """Seconds since the last scrape of pods whose samples were too old to use."""
-    partial: Unknown | None = None
-    """Set when Prometheus warned that the answer may lack series (Thanos with a store down): a pod that is
-    not among `samples` may be scraped all the same."""
     queries: int = 0
     profile: EngineMetrics = field(default_factory=lambda: profile_of("vllm"))
     """Profile by which the fleet was read."""
@@ -174,8 +171,6 @@ class FleetReading:
         age = self.stale.get((namespace, pod))
         if age is not None:
             return Missing(f"Last scraped {age:.0f} s ago", Cause.STALE)
-        if self.partial is not None:
-            return Missing(f"No sample, and {self.partial.reason}")
         if known is None and self.unread.count and not self.samples:
             return Missing(f"No sample, and {self.unread.count} rows of the answer could not be read")
         return known or Missing(f"Not scraped, or {self.profile.silent}")

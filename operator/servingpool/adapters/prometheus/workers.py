@@ -138,7 +138,6 @@ class Evaluation:
     samples: Samples
     stale: dict[PodKey, float]
     lacks_buckets: bool
-    warnings: int
     unread: Unread
     several: Collection[PodKey]
     """See `Table.several`."""
@@ -184,7 +183,7 @@ def read_samples(client: PrometheusClient, timeout: float, plan: Plan, scope: Sc
     at = evaluated_at(islice(answer.rows(), TIMES_COMPARED), plan.columns)
     fresh, stale = table.samples(at, client.config.staleness)
     lacks = table.lacks_buckets or bool(table.several)
-    return Evaluation(at, fresh, stale, lacks, len(answer.warnings), table.unread, table.several)
+    return Evaluation(at, fresh, stale, lacks, table.unread, table.several)
 
 
 def read_range(
@@ -192,8 +191,6 @@ def read_range(
 ) -> dict[float, Samples]:
     """The samples of a scope by time of evaluation, from, to and by a step (seconds)."""
     answer = client.query_range(plan.query(scope), times, timeout)
-    if answer.warnings:
-        raise MetricsUnavailable(client.config.name, partial(len(answer.warnings)))
     tables = gather_range(answer.rows(), plan.columns, *times[:2])
     return {at: table.samples(at, client.config.staleness)[0] for at, table in tables.items()}
 
@@ -215,10 +212,8 @@ def read_causes(
     request: ReadRequest,
     pods: Collection[PodKey],
 ) -> Mapping[PodKey, Missing]:
-    """Why these pods have no sample; nothing where the answer may lack series."""
+    """Why these pods have no sample."""
     answer = client.query(question(queries, known, pods), timeout)
-    if answer.warnings:
-        return {}
     return causes(queries, request.engine, known, pods, answer.rows(), request.match_labels)
 
 
@@ -227,8 +222,3 @@ def ask_one(client: PrometheusClient, timeout: float) -> None:
     answer = client.query("vector(1)", timeout)
     if list(Unread().readable(answer.rows(), lambda row: float(row["value"][1]))) != [1.0]:
         raise MetricsUnavailable(client.config.name, "did not answer the query vector(1) with 1")
-
-
-def partial(warnings: int) -> str:
-    """Sentence on a backend that warned. Its own words are left out: Thanos names its stores' addresses."""
-    return f"warned ({warnings}x) that its answer may be incomplete"

@@ -71,7 +71,8 @@ class FakePrometheus:
             TTFT: {"0.5": 1, "1.0": 1, "2.5": 1, "5.0": 1, "+Inf": 1},
             TPOT: {"0.05": 1, "0.1": 1, "0.15": 1, "+Inf": 1},
         }
-        self.warnings: list[str] = []
+        self.beside: dict[str, Any] = {}
+        """What the answers have beside status and data."""
         self.at = NOW
         self.raw: Raw | None = None
         self.separators = (",", ":")
@@ -115,7 +116,7 @@ class FakePrometheus:
         body = {
             "status": "success",
             "data": {"resultType": "matrix" if ranged else "vector", "result": data},
-            "warnings": self.warnings,
+            **self.beside,
         }
         return Raw(
             body=json.dumps(body, separators=self.separators).encode(), headers={"Content-Type": "application/json"}

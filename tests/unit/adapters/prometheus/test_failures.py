@@ -404,14 +404,32 @@ async def test_it_recovers_by_itself(prometheus, backend, request_2s_100ms, raw)
     assert ("chat", "llama-0") in (await backend.read(request_2s_100ms, NOW + 15)).samples
 
 
-async def test_a_partial_answer_is_marked_and_the_store_not_named(prometheus, backend, request_2s_100ms):
-    prometheus.warnings = ["store 10.4.5.6:10901: context deadline exceeded"]
+PARTIAL = {
+    "a Thanos with a store down": {"warnings": ["store 10.4.5.6:10901: context deadline exceeded"]},
+    "a VictoriaMetrics cluster with a store down": {"isPartial": True},
+}
+
+
+@pytest.mark.parametrize("beside", PARTIAL.values(), ids=PARTIAL)
+async def test_a_partial_answer_is_no_reading_and_the_store_not_named(
+    prometheus, backend, request_2s_100ms, beside, caplog
+):
     prometheus.expose("llama-0")
-    reading = await backend.read(request_2s_100ms, NOW)
-    assert reading.partial == Unknown("Prometheus backend 'default' warned (1x) that its answer may be incomplete")
-    selection = reading.select("chat", ["llama-0", "llama-1"], "llama")
-    assert [page.replica for page in selection.samples] == ["llama-0"]
-    assert "may be incomplete" in selection.missing["llama-1"].reason
+    assert ("chat", "llama-0") in (await backend.read(request_2s_100ms, NOW)).samples
+    prometheus.beside = beside
+    said = "Prometheus backend 'default' gave a partial answer; check the stores that it reads from"
+    assert await backend.read(request_2s_100ms, NOW + 15) == Unknown(said)
+    assert said in caplog.text
+    prometheus.beside = {"isPartial": False, "warnings": []}
+    assert ("chat", "llama-0") in (await backend.read(request_2s_100ms, NOW + 30)).samples
+
+
+async def test_a_warning_on_the_query_itself_costs_nothing(prometheus, backend, request_2s_100ms):
+    """One pod's series can bring it about: the samples of all others are whole."""
+    mixed = "encountered a mix of histograms and floats for aggregation (1:5)"
+    prometheus.beside = {"warnings": [f"PromQL warning: {mixed}"], "infos": ["PromQL info: not a counter"]}
+    prometheus.expose("llama-0")
+    assert ("chat", "llama-0") in (await backend.read(request_2s_100ms, NOW)).samples
 
 
 async def test_a_check_expects_the_answer_one(prometheus, backend):

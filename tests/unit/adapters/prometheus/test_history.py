@@ -120,9 +120,9 @@ async def test_no_series_has_more_points_than_prometheus_gives(prometheus, backe
 
 async def test_a_history_with_a_missing_part_is_unknown(prometheus, backend, request_2s_100ms):
     prometheus.expose("llama-0")
-    prometheus.warnings = ["store 10.4.5.6 is down"]
+    prometheus.beside = {"warnings": ["store 10.4.5.6 is down"]}
     past = await backend.history(request_2s_100ms, start=NOW - 30, end=NOW, step=15, namespaces=["chat"])
-    assert past == Unknown("Prometheus backend 'default' warned (1x) that its answer may be incomplete")
+    assert past == Unknown("Prometheus backend 'default' gave a partial answer; check the stores that it reads from")
 
 
 async def test_history_of_a_prometheus_that_is_down_is_unknown(prometheus, backend, request_2s_100ms, raw):

@@ -199,6 +199,12 @@ def why(engine: str, *series: dict[str, str]) -> Cause | None:
     return found["chat", "a"].cause if found else None
 
 
+def test_a_prometheus_without_any_target_may_be_another_tenants():
+    rows = [{"metric": {"part": "nobody"}, "value": [0, "1"]}]
+    told = causes(Queries(profile_of("vllm")), "vllm", shipped(), [("chat", "a")], rows)["chat", "a"]
+    assert (told.cause, "which may name another tenant" in told.reason) == (Cause.NOT_SCRAPED, True)
+
+
 def test_a_pod_whose_series_came_meanwhile_has_no_wrong_labels():
     series = {"__name__": "sglang:num_running_reqs", "model_name": "org/model"}
     assert why("sglang", series) is None
@@ -225,6 +231,14 @@ async def test_prometheus_is_told_how_long_we_wait(prometheus, open_backend, req
     await open_backend(timeout="4s").read(request_2s_100ms, NOW)
     milliseconds = [int(asked.parameters["timeout"].removesuffix("ms")) for asked in prometheus.asked]
     assert all(0 < later <= earlier <= 4_000 for earlier, later in pairwise(milliseconds))
+
+
+async def test_no_answer_is_delayed_by_the_server(prometheus, backend, request_2s_100ms):
+    """VictoriaMetrics answers as of 30 s ago without these."""
+    await backend.read(request_2s_100ms, NOW)
+    await backend.history(request_2s_100ms, start=NOW - 30, end=NOW, step=15, namespaces=["chat"])
+    asked = {(one.parameters["nocache"], one.parameters["latency_offset"]) for one in prometheus.asked}
+    assert asked == {("1", "1ms")}
 
 
 async def test_a_rotated_token_is_used_at_once(prometheus, open_backend, request_2s_100ms, tmp_path):

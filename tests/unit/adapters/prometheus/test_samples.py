@@ -37,7 +37,13 @@ async def test_every_figure_of_a_sample_is_read(prometheus, backend, request_2s_
         }
     }
     assert reading.at == NOW
-    assert reading.partial is None
+
+
+async def test_a_scrape_time_without_a_figure_is_no_sample(prometheus, backend, request_2s_100ms):
+    """VictoriaMetrics goes on telling when series were scraped that are no more."""
+    prometheus.expose("gone", {})
+    prometheus.expose("llama-0")
+    assert list((await backend.read(request_2s_100ms, NOW)).samples) == [("chat", "llama-0")]
 
 
 HOSTILE = 'a","pod":"b"},"value":[1,"2"]},{"metric":{"'
