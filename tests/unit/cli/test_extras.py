@@ -39,8 +39,8 @@ for line in sys.stdin:
         sys.exit(app())
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-"""The command line in an interpreter that lacks packages. What most commands import it imports once, without any of them.
-A command runs in a fork, which lacks its own."""
+"""The command line in an interpreter that lacks packages. It imports once what most commands import, without any of the
+packages; each command runs in a fork, which lacks those of its test."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def kept(key: str, make: Callable[[], World]) -> World:
 
 
 def copied(world: World) -> World:
-    """It goes on by itself. Some reasons are told from others by identity."""
+    """A copy that goes on by itself. Reasons that the operator compares by identity stay the same objects."""
     return deepcopy(world, {id(reason): reason for reason in (NOT_EXPOSED, NOT_READ)})
 
 
