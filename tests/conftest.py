@@ -3,6 +3,7 @@ is told at the end."""
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections import Counter
 from collections.abc import Iterator
@@ -25,6 +26,17 @@ OTHER_BACKENDS = ("thanos", "victoria-metrics", "victoria-metrics-scraping")
 def pytest_addoption(parser: pytest.Parser) -> None:
     told = "read through this server in Prometheus' place, in the tests that can; may be repeated"
     parser.addoption("--backend", action="append", default=[], choices=OTHER_BACKENDS, help=told)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Modules and tests stay until the end: searching them for garbage was a third of a collection's CPU."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

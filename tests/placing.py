@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -50,6 +51,7 @@ or a ClusterRole, or their operator serves all namespaces, as it must for a GPUB
 another in one process, and have its control plane."""
 
 
+@cache
 def is_equipment(path: Path) -> bool:
     """Whether this test file is in the equipment's lane."""
     return any(path.is_relative_to(HERE / one) for one in EQUIPMENT)

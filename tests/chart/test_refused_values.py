@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from servingpool.adapters import prometheus as profiles
 from servingpool.adapters.prometheus import shipped_gateways
 from servingpool.reconcile.config import ConfigError, load
 
-from .conftest import CHART, Helm
+from .conftest import CHART, Helm, documents
 
 URL = "http://prometheus:9090"
 HEADER = {"headers": {"Authorization": "Bearer x"}}
@@ -174,12 +175,18 @@ GOOD: list[dict[str, Any]] = [
 ]
 
 
+@cache
+def defaults() -> dict[str, Any]:
+    """Of the chart; nobody changes them."""
+    read: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+    return read
+
+
 def config_of(values: dict[str, Any]) -> dict[str, Any]:
     """The configuration as the chart's template has it of these values over the defaults."""
-    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
-    config = {name: values.get(name, defaults[name]) for name in ("interval", "history", "backends", "prices")}
+    config = {name: values.get(name, defaults()[name]) for name in ("interval", "history", "backends", "prices")}
     for name in ("leaderElection", "podDeletionCost", "shards"):
-        config[name] = {**defaults[name], **values.get(name, {})}
+        config[name] = {**defaults()[name], **values.get(name, {})}
     config["podDeletionCost"].pop("admissionPolicy")
     config |= {name: values[name] for name in ("engines", "gateways") if name in values}
     config |= {"namespaces": values["watchNamespaces"]} if "watchNamespaces" in values else {}
@@ -324,7 +331,7 @@ def test_further_parts_of_the_release_stand_where_they_belong(helm: Helm, tmp_pa
     path.write_text(yaml.safe_dump(values))
     done = helm("template", "servingpool-operator", CHART, f"--values={path}")
     assert done.returncode == 0, done.stderr
-    objects = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(done.stdout) if one}
+    objects = {(one["kind"], one["metadata"]["name"]): one for one in documents(done.stdout)}
     (endpoint,) = objects["PodMonitor", "servingpool-operator"]["spec"]["podMetricsEndpoints"]
     assert objects["ServiceMonitor", "servingpool-operator"]["spec"]["endpoints"] == [endpoint]
     assert {key: endpoint[key] for key in monitor.keys() - {"enabled"}} == {

@@ -15,7 +15,7 @@ from servingpool.catalogue.alerts import ALERTS
 from servingpool.reconcile.config import load
 from servingpool_lab.binaries import ensure_binaries
 
-from .conftest import CHART, OPERATOR, VALUES, Helm, Render, one
+from .conftest import CHART, OPERATOR, VALUES, Helm, Render, documents, one
 from .monitoring_kinds import KINDS
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +77,7 @@ def test_an_existing_service_account_gets_no_rights(render: Render) -> None:
 def test_the_custom_resource_is_the_operators_and_stays(render: Render, name: str) -> None:
     crd = one(render("defaults"), "CustomResourceDefinition", name)
     assert crd["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
-    assert crd["spec"] == yaml.safe_load((ROOT / f"crds/{name}.yaml").read_text())["spec"]
+    assert [crd["spec"]] == [each["spec"] for each in documents((ROOT / f"crds/{name}.yaml").read_text())]
     given_up = one(render("defaults", "--set=crds.keep=false"), "CustomResourceDefinition", crd["metadata"]["name"])
     assert "annotations" not in given_up["metadata"]
 
@@ -290,7 +290,7 @@ def test_long_names_make_valid_names(helm: Helm, override: str | None, length: i
     more = () if override is None else ("--set", f"{override}={'b' * length}")
     extras = ("--set", "grafanaDashboard.enabled=true,serviceMonitor.enabled=true,networkPolicy.enabled=true")
     done = helm("template", "a" * min(length, 53), CHART, *more, *extras)
-    objects = [each for each in yaml.safe_load_all(done.stdout) if each and each["kind"] != "CustomResourceDefinition"]
+    objects = [each for each in documents(done.stdout) if each["kind"] != "CustomResourceDefinition"]
     assert objects
     assert [value for each in objects for value in _labels(each) if len(value) > 63] == []
     for each in objects:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from .conftest import CHART, OPERATOR, Helm, Render, one
+from .conftest import CHART, OPERATOR, Helm, Render, documents, one
 
 ROOT = Path(__file__).parents[2]
 
@@ -117,7 +117,7 @@ def test_the_right_to_patch_pods_comes_with_its_policy_and_goes_with_deletion_co
 def test_two_releases_of_one_name_have_policies_of_their_own(helm: Helm) -> None:
     def name(namespace: str) -> str:
         done = helm("template", OPERATOR, CHART, f"--namespace={namespace}")
-        [policy] = [each for each in yaml.safe_load_all(done.stdout) if each and each["kind"] == POD_PATCHES]
+        [policy] = [each for each in documents(done.stdout) if each["kind"] == POD_PATCHES]
         return str(policy["metadata"]["name"])
 
     assert name("team-a") != name("team-b")

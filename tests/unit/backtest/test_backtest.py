@@ -35,6 +35,13 @@ def history() -> tuple[Header, list[Chunk], Result]:
     return recorded(TRACE, PROFILE, 4)
 
 
+@cache
+def whole() -> Backtest:
+    """All of it, replayed."""
+    header, chunks, _ = history()
+    return replayed(header, chunks)
+
+
 def replayed(header: Header, chunks: list[Chunk]) -> Backtest:
     return backtest(header, chunks, Question(POOL, cold_start=100.0), processes=1)
 
@@ -87,8 +94,8 @@ def test_a_figure_that_a_scrape_lacks_is_not_zero(lacking: tuple[int, ...]) -> N
 
 
 def test_a_backtest_comes_close_to_what_auto_does_on_the_same_traffic() -> None:
-    header, chunks, was = history()
-    found = replayed(header, chunks)
+    header, _, was = history()
+    found = whole()
     options = SimulationOptions(scrape=ScrapeOptions(interval=15.0), initial_replicas=4, history=WARM_UP)
     truth = simulate(TRACE, PROFILE, POOL, Ours(), options)
     assert found.scored_from == EPOCH + WARM_UP
@@ -100,13 +107,12 @@ def test_a_backtest_comes_close_to_what_auto_does_on_the_same_traffic() -> None:
 
 def test_the_same_file_gives_the_same_answer_in_one_process_or_two() -> None:
     header, chunks, _ = history()
-    one, two = replayed(header, chunks), backtest(header, chunks, Question(POOL, cold_start=100.0))
-    assert one.to_dict() == two.to_dict()
+    two = backtest(header, chunks, Question(POOL, cold_start=100.0))
+    assert whole().to_dict() == two.to_dict()
 
 
 def test_a_gap_is_filled_and_said() -> None:
     header, chunks, _ = history()
-    full = replayed(header, chunks)
     hole = (header.begin + 3000.0, header.begin + 3600.0)
     holed = [
         replace(
@@ -132,7 +138,7 @@ def test_a_gap_is_filled_and_said() -> None:
     ]
     found = replayed(header, holed)
     assert any(said.startswith("No pod was scraped for") for said in found.unknowns())
-    assert not any(said.startswith("No pod was scraped") for said in full.unknowns())
+    assert not any(said.startswith("No pod was scraped") for said in whole().unknowns())
     ((begin, end),) = found.arrivals.holes
     assert (begin, end) == pytest.approx(hole, abs=30.0)
     inside = (found.arrivals.at >= begin) & (found.arrivals.at < end)

@@ -200,6 +200,15 @@ def two(servingpool: Command) -> Command:
 
 
 BOTH = (*BASE, "--from", "calm.rec")
+LINES: list[str] = []
+
+
+@pytest.fixture
+def lines(two: Command) -> str:
+    """What a Job's pods print of both. It takes seconds, so one test runs it for all."""
+    if not LINES:
+        LINES.append(two(*BOTH, "-o", "lines").stdout)
+    return LINES[0]
 
 
 def test_several_pools_get_a_page_each_and_a_summary_with_links(two: Command) -> None:
@@ -296,9 +305,9 @@ def a_line(line: Line | dict[str, Any], shown: bytes) -> str:
     return orjson.dumps({"line": told, "shown": base64.b64encode(zlib.compress(shown)).decode()}).decode()
 
 
-def test_lines_name_no_file_and_bring_no_markup(two: Command) -> None:
+def test_lines_name_no_file_and_bring_no_markup(two: Command, lines: str) -> None:
     """A pod with the Job's label adds lines of its own to the log."""
-    true = two(*BOTH, "-o", "lines").stdout.splitlines()[0]
+    true = lines.splitlines()[0]
     raw = orjson.loads(true)
     shown = orjson.loads(zlib.decompress(base64.b64decode(raw["shown"])))
     line = raw["line"]
@@ -330,8 +339,8 @@ def test_lines_name_no_file_and_bring_no_markup(two: Command) -> None:
     assert evil not in Path("out/chat.llama.html").read_text() + Path("out/all.html").read_text()
 
 
-def test_a_report_is_written_over_no_other_file(two: Command) -> None:
-    Path("lines.txt").write_text(two(*BOTH, "-o", "lines").stdout)
+def test_a_report_is_written_over_no_other_file(two: Command, lines: str) -> None:
+    Path("lines.txt").write_text(lines)
     Path("out").mkdir()
     mine = Path("out/chat.llama.html")
     mine.write_text("<title>My own page</title>")
@@ -345,8 +354,7 @@ def test_a_report_is_written_over_no_other_file(two: Command) -> None:
     assert "servingpool backtest: chat/llama" in mine.read_text()
 
 
-def test_a_pod_that_was_tried_again_counts_once(two: Command) -> None:
-    lines = two(*BOTH, "-o", "lines").stdout
+def test_a_pod_that_was_tried_again_counts_once(two: Command, lines: str) -> None:
     Path("lines.txt").write_text(f"{lines}{lines}")
     assert "2 pools" in two("backtest", "--collect", "lines.txt", "--report", "all.html").output
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from servingpool.cli.main import app
 from servingpool.reconcile.metrics import PoolCollector
 
 from ..reconcile.fake_cluster import TICK, FakeCluster  # noqa: TID252, tests are no package of an installed name
+from ..reconcile.kept import copied  # noqa: TID252
 
 Row = dict[str, Any]
 LOOKBACK = 300.0
@@ -40,6 +41,10 @@ class Recorder:
     asked: list[str] = field(default_factory=list)
     ahead: float = 0.0
     """Seconds by which Prometheus' clock is ahead of the person's."""
+
+    def copy(self) -> Recorder:
+        """One that a test may go on with. What was scraped is only read, so both have it."""
+        return replace(self, world=copied(self.world), scraped=dict(self.scraped), asked=[])
 
     def run(self, minutes: float, every: int = 1) -> None:
         """So many minutes, with a scrape at every so many ticks."""

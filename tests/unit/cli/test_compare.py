@@ -22,16 +22,21 @@ MINUTES = 30
 TARGET = {"name": "vllm", "min": 1, "max": 10, "gpusPerReplica": 2, "costPerReplicaHour": 12.0}
 
 
-@pytest.fixture
-def beside(monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    """Six replicas stand for half an hour, and fewer would do."""
-    monkeypatch.setattr(verdict, "LEAST", 0.0)  # half an hour is enough for these stories
+@pytest.fixture(scope="module")
+def half_an_hour() -> Recorder:
+    """Six replicas stand for so long, and fewer would do."""
     recorder = Recorder(settled(mode="Recommend", targets=[TARGET]))
     recorder.world.autoscaler("HorizontalPodAutoscaler")
     recorder.world.set_replicas("vllm", 6, by="kube-controller-manager")
     recorder.world.step(minutes=6)
     recorder.run(MINUTES)
     return recorder
+
+
+@pytest.fixture
+def beside(half_an_hour: Recorder, monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    monkeypatch.setattr(verdict, "LEAST", 0.0)  # half an hour is enough for these stories
+    return half_an_hour.copy()
 
 
 def test_both_fleets_are_summed_over_the_time_that_is_recorded(

@@ -24,8 +24,8 @@ def iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-@pytest.fixture
-def past() -> Recorder:
+@pytest.fixture(scope="module")
+def burst() -> Recorder:
     """A burst that is over: scaled up and down again."""
     recorder = Recorder(settled())
     recorder.run(2)
@@ -34,6 +34,11 @@ def past() -> Recorder:
     recorder.world.services["vllm"].rate = 3.0
     recorder.run(40)
     return recorder
+
+
+@pytest.fixture
+def past(burst: Recorder) -> Recorder:
+    return burst.copy()
 
 
 def test_a_decision_of_the_past_has_the_same_numbers_as_when_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from servingpool.decision.learn import LostCaches
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.pool import Pool
 
+from ..reconcile.kept import kept  # noqa: TID252, tests are no package of an installed name
 from .world import POOL, World
 
 SAID = "the router loses its prefix caches; use consistent hashing"
@@ -75,9 +77,19 @@ class Routed(World):
 CHANGES = (9, 8, 9, 8, 10, 8)
 
 
+def served(longer: float = 1.0, **given: Any) -> Routed:
+    """After 20 minutes."""
+
+    def begun() -> Routed:
+        world = Routed(**given)
+        world.serve(20, longer=longer)
+        return world
+
+    return kept(f"routed {longer} {given}", begun)
+
+
 def course(world: Routed) -> Iterator[Outcome]:
     """What is decided ten minutes after each change."""
-    world.serve(20)
     for replicas in CHANGES:
         world.set(replicas)
         yield world.serve(10)
@@ -85,7 +97,7 @@ def course(world: Routed) -> Iterator[Outcome]:
 
 @pytest.mark.parametrize("shows_hits", [False, True])
 def test_a_router_that_loses_its_caches_is_told_after_a_few_changes(shows_hits: bool) -> None:
-    world = Routed(shows_hits=shows_hits)
+    world = served(shows_hits=shows_hits)
     told = [SAID in one.decision.reason for one in course(world)]
     assert told == [False, False, True, True, True, True]  # neither one change proves it, nor one direction
     rise = world.memory.profile.lost_caches.rise
@@ -95,7 +107,7 @@ def test_a_router_that_loses_its_caches_is_told_after_a_few_changes(shows_hits: 
 
 
 def test_it_is_no_longer_said_once_the_router_keeps_its_caches() -> None:
-    world = Routed()
+    world = served()
     assert SAID in list(course(world))[-1].decision.reason
     world.forgets = 0.0
     for replicas in (9, 8, 9):
@@ -107,17 +119,15 @@ def test_it_is_no_longer_said_once_the_router_keeps_its_caches() -> None:
 @pytest.mark.parametrize("shows_hits", [False, True])
 def test_consistent_hashing_is_not_told_to_use_consistent_hashing(shows_hits: bool) -> None:
     """It loses the sessions of the replicas that came or went, and of those alone."""
-    assert not any(SAID in one.decision.reason for one in course(Routed(fair=True, shows_hits=shows_hits)))
-    small = Routed(fair=True, shows_hits=shows_hits, replicas=3)
-    small.serve(20)
+    assert not any(SAID in one.decision.reason for one in course(served(fair=True, shows_hits=shows_hits)))
+    small = served(fair=True, shows_hits=shows_hits, replicas=3)
     for replicas in (4, 3, 4, 3, 4, 3):
         small.set(replicas)
         assert SAID not in small.serve(10, rate=1.0).decision.reason
 
 
 def test_load_alone_is_not_taken_for_lost_caches() -> None:
-    world = Routed(forgets=0.0)
-    world.serve(20)
+    world = served(forgets=0.0)
     for replicas, rate in ((12, 6.0), (8, 3.0), (16, 9.0), (6, 2.0), (12, 6.0), (8, 3.0)):
         world.serve(2, rate)
         world.set(replicas)
@@ -127,8 +137,7 @@ def test_load_alone_is_not_taken_for_lost_caches() -> None:
 @pytest.mark.parametrize("lag", [0.25, 1.0, 2.0, 5.0])
 def test_longer_prompts_that_replicas_follow_are_not_taken_for_lost_caches(lag: float) -> None:
     """Traffic of two kinds in turn. More replicas come `lag` minutes after the long ones, and go after the short."""
-    world = Routed(forgets=0.0)
-    world.serve(20)
+    world = served(forgets=0.0)
     for _ in range(5):
         world.serve(lag, longer=4.0)
         world.set(12)
@@ -139,8 +148,7 @@ def test_longer_prompts_that_replicas_follow_are_not_taken_for_lost_caches(lag: 
 
 
 def test_prompts_that_grow_all_day_are_not_taken_for_lost_caches() -> None:
-    world = Routed(forgets=0.0)
-    world.serve(20)
+    world = served(forgets=0.0)
     longer = 1.0
     for replicas in (9, 8) * 6:
         world.set(replicas)
@@ -151,8 +159,7 @@ def test_prompts_that_grow_all_day_are_not_taken_for_lost_caches() -> None:
 
 def test_traffic_that_grows_heavier_right_after_each_of_more_replicas_proves_nothing() -> None:
     """As where a schedule brings them before the day's work comes."""
-    world = Routed(forgets=0.0, replicas=20)
-    world.serve(20, longer=0.2)
+    world = served(0.2, forgets=0.0, replicas=20)
     for replicas, longer in ((21, 0.7), (22, 2.0), (23, 6.0), (24, 18.0)):
         world.set(replicas)
         assert SAID not in world.serve(10, longer=longer).decision.reason
@@ -160,8 +167,7 @@ def test_traffic_that_grows_heavier_right_after_each_of_more_replicas_proves_not
 
 def test_work_that_rises_as_often_without_a_change_is_not_taken_for_lost_caches() -> None:
     """Long prompts come for two minutes of ten; with every second of them a replica comes or goes."""
-    world = Routed(forgets=0.0, replicas=20)
-    world.serve(20)
+    world = served(forgets=0.0, replicas=20)
     for replicas in (21, 20) * 4:
         world.serve(2, longer=6.0)
         world.serve(8)
@@ -196,8 +202,7 @@ def test_a_mix_that_changes_by_itself_is_not_taken_for_lost_caches(seed: int) ->
 
 def test_a_rollout_is_not_taken_for_lost_caches() -> None:
     """New pods have empty caches under any routing; while they come, replicas are one more and one fewer."""
-    world = Routed(forgets=0.0)
-    world.serve(20)
+    world = served(forgets=0.0)
     for _ in range(4):
         world.rollout = True
         for replicas in (9, 8, 9, 8):
@@ -210,8 +215,7 @@ def test_a_rollout_is_not_taken_for_lost_caches() -> None:
 
 def test_where_hits_are_known_longer_prompts_are_none_of_the_caches_doing() -> None:
     """Even if prompts were longer after each change."""
-    world = Routed(shows_hits=True, forgets=0.0)
-    world.serve(20, longer=1.0)
+    world = served(shows_hits=True, forgets=0.0)
     for replicas in CHANGES:
         world.set(replicas)
         for longer in (6.0, 4.0, 2.0, 1.0):
@@ -219,8 +223,7 @@ def test_where_hits_are_known_longer_prompts_are_none_of_the_caches_doing() -> N
 
 
 def test_nothing_is_learned_over_a_hole_or_a_clock_that_is_set_back() -> None:
-    world = Routed()
-    world.serve(20)
+    world = served()
     for replicas in CHANGES:
         world.now += 600.0
         world.set(replicas)
@@ -234,7 +237,7 @@ def test_nothing_is_learned_over_a_hole_or_a_clock_that_is_set_back() -> None:
 
 def test_a_decision_is_the_same_to_the_digit_whatever_is_learned_of_the_router() -> None:
     """It is said, and nothing is decided by it: what was tried with it did not help."""
-    one, other = Routed(), Routed()
+    one, other = served(), served()
     for _, _ in zip(course(one), course(other), strict=True):
         profile = replace(other.memory.profile, lost_caches=LostCaches())
         other.memory = replace(other.memory, profile=profile)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from servingpool.decision.learn import Memory
 from servingpool.decision.observation import Absent, GatewayMetrics, Observation, Reading, Unknown
 from servingpool.decision.pool import Pool, Window
 
+from ..reconcile.kept import kept  # noqa: TID252, tests are no package of an installed name
 from .world import POOL, START, World, applied, restored
 
 AFTER = 900.0
@@ -62,13 +64,30 @@ class Gated(World):
         self.rate = rate
         return super().tick(rate, seconds=seconds, prompt=prompt, output=output)
 
-    def to_zero(self) -> None:
-        """A busy hour, and after it none."""
-        self.run(20.0, 60)
-        self.run(0.0, 14)
-        while self.requested:
-            self.tick(0.0)
-        assert self.now < START + 80 * 60.0
+
+def served(rate: float, minutes: float, **given: Any) -> Gated:
+    """After so many minutes at so many requests/s."""
+
+    def begun() -> Gated:
+        world = Gated(**given)
+        world.run(rate, minutes)
+        return world
+
+    return kept(f"gated {rate} {minutes} {given}", begun)
+
+
+def asleep(**given: Any) -> Gated:
+    """A busy hour, and after it none."""
+
+    def begun() -> Gated:
+        world = served(20.0, 60, **given)
+        world.run(0.0, 14)
+        while world.requested:
+            world.tick(0.0)
+        assert world.now < START + 80 * 60.0
+        return world
+
+    return kept(f"asleep {given}", begun)
 
 
 def told(outcome: Outcome) -> str:
@@ -76,8 +95,7 @@ def told(outcome: Outcome) -> str:
 
 
 def test_goes_to_zero_once_no_request_came_for_idle_after_and_says_so():
-    world = Gated()
-    world.run(20.0, 60)
+    world = served(20.0, 60)
     before = world.requested
     assert before > 1
     outcomes = world.run(0.0, 30)
@@ -90,23 +108,20 @@ def test_goes_to_zero_once_no_request_came_for_idle_after_and_says_so():
 
 
 def test_a_pool_with_min_1_never_goes_to_zero_whatever_its_gateway_says():
-    world = Gated(pool=replace(POOL, gateway="router/router"))
-    world.run(20.0, 30)
+    world = served(20.0, 30, pool=replace(POOL, gateway="router/router"))
     world.run(0.0, 60)
     assert world.requested == 1
     assert world.memory.demand is None
 
 
 def test_a_pool_that_never_had_a_request_goes_to_zero_too():
-    world = Gated(replicas=1)
-    world.run(0.0, 16)
+    world = served(0.0, 16, replicas=1)
     assert world.requested == 0
 
 
 @pytest.mark.parametrize("told", [DOWN, GONE, Unknown("the gateway's pods are the pool's own")])
 def test_unknown_demand_is_never_idle(told: Unknown):
-    world = Gated()
-    world.run(20.0, 30)
+    world = served(20.0, 30)
     world.told = told
     outcome = world.run(0.0, 90)[-1]
     assert world.requested == 1
@@ -115,8 +130,7 @@ def test_unknown_demand_is_never_idle(told: Unknown):
 
 
 def test_a_gap_in_what_the_gateway_says_starts_the_time_anew():
-    world = Gated()
-    world.run(20.0, 30)
+    world = served(20.0, 30)
     world.run(0.0, 12)
     world.told = DOWN
     world.run(0.0, 5)
@@ -126,8 +140,7 @@ def test_a_gap_in_what_the_gateway_says_starts_the_time_anew():
 
 
 def test_a_lost_scrape_delays_it_by_itself_only():
-    world = Gated()
-    world.run(20.0, 30)
+    world = served(20.0, 30)
     world.run(0.0, 12)
     world.told = DOWN
     world.run(0.0, 1)
@@ -137,8 +150,7 @@ def test_a_lost_scrape_delays_it_by_itself_only():
 
 
 def test_the_last_replica_stays_while_a_request_runs_that_came_long_ago():
-    world = Gated()
-    world.run(20.0, 30)
+    world = served(20.0, 30)
     world.stays = 1.0
     world.run(0.0, 90)
     assert world.requested >= 1
@@ -148,8 +160,7 @@ def test_the_last_replica_stays_while_a_request_runs_that_came_long_ago():
 
 
 def test_wakes_in_one_tick_to_what_a_busy_hour_needs():
-    world = Gated()
-    world.run(20.0, 60)
+    world = served(20.0, 60)
     usual = world.requested
     world.run(0.0, 8 * 60)
     assert world.requested == 0
@@ -162,8 +173,7 @@ def test_wakes_in_one_tick_to_what_a_busy_hour_needs():
 
 
 def test_wakes_on_a_queue_that_is_there_although_nothing_was_counted():
-    world = Gated(holds=True)
-    world.to_zero()
+    world = asleep(holds=True)
     world.held = 3.0
     outcome = world.tick(0.0)
     assert outcome.decision.replicas >= 1
@@ -171,23 +181,20 @@ def test_wakes_on_a_queue_that_is_there_although_nothing_was_counted():
 
 
 def test_with_nothing_learned_it_wakes_to_one_replica_and_says_why():
-    world = Gated(replicas=1)
-    world.run(0.0, 16)
+    world = served(0.0, 16, replicas=1)
     outcome = world.tick(1.0)
     assert outcome.decision.replicas == 1
     assert "not learned yet" in told(outcome)
 
 
 def test_wakes_within_max_and_the_bounds_of_a_schedule():
-    world = Gated()
-    world.to_zero()
+    world = asleep()
     world.pool = replace(world.pool, max_replicas=2)
     assert world.tick(1.0).decision.replicas == 2
 
 
 def test_a_schedule_brings_replicas_one_cold_start_before_its_window():
-    world = Gated()
-    world.to_zero()
+    world = asleep()
     opens = world.now + 1800.0
     world.pool = replace(world.pool, windows=(Window("day", opens, opens + 3600.0, 2, None),))
     ordered = next(world.now for each in world.run(0.0, 40) if each.decision.replicas == 2 and world.requested == 2)
@@ -198,16 +205,14 @@ def test_a_schedule_brings_replicas_one_cold_start_before_its_window():
 
 
 def test_a_night_long_schedule_of_its_own_keeps_it_from_zero():
-    world = Gated()
-    world.to_zero()
+    world = asleep()
     world.pool = replace(world.pool, windows=(Window("day", world.now, world.now + 7200.0, 1, None),))
     world.run(0.0, 60)
     assert world.requested == 1
 
 
 def test_where_the_series_vanishes_at_zero_it_goes_back_to_one_and_stays():
-    world = Gated(vanishes=True)
-    world.to_zero()
+    world = asleep(vanishes=True)
     gone_at = world.memory.demand.known_at if world.memory.demand else math.nan
     outcomes = world.run(0.0, 60 * 8)
     assert world.requested == 1
@@ -221,8 +226,7 @@ def test_where_the_series_vanishes_at_zero_it_goes_back_to_one_and_stays():
 
 
 def test_what_vanished_is_known_after_a_restart_and_forgotten_with_another_gateway_or_min():
-    world = Gated(vanishes=True)
-    world.to_zero()
+    world = asleep(vanishes=True)
     world.run(0.0, 30)
     assert world.requested == 1
     world.memory = Memory(restored(world.memory).profile)
@@ -243,8 +247,7 @@ def test_what_vanished_is_known_after_a_restart_and_forgotten_with_another_gatew
 
 
 def test_a_gateway_that_was_away_at_zero_and_came_back_is_trusted_again():
-    world = Gated()
-    world.to_zero()
+    world = asleep()
     world.told = GONE
     world.run(0.0, 4)
     assert world.requested == 1
@@ -255,8 +258,7 @@ def test_a_gateway_that_was_away_at_zero_and_came_back_is_trusted_again():
 
 
 def test_an_outage_of_prometheus_at_zero_brings_one_replica_and_is_forgotten_after_it():
-    world = Gated()
-    world.to_zero()
+    world = asleep()
     world.told, world.blind = DOWN, True
     quiet = world.run(0.0, 2)
     assert {each.decision.replicas for each in quiet} == {0}, "for as long as it says"
@@ -270,8 +272,7 @@ def test_an_outage_of_prometheus_at_zero_brings_one_replica_and_is_forgotten_aft
 
 
 def test_requests_during_an_outage_at_zero_are_seen_after_it():
-    world = Gated()
-    world.to_zero()
+    world = asleep()
     world.told = DOWN
     world.run(0.1, 1)
     world.told = None
@@ -279,8 +280,7 @@ def test_requests_during_an_outage_at_zero_are_seen_after_it():
 
 
 def test_an_operator_that_restarts_at_zero_stays_there_and_wakes_on_the_next_request():
-    world = Gated()
-    world.to_zero()
+    world = asleep()
     world.memory = Memory(restored(world.memory).profile)
     world.now += 120.0
     assert {each.decision.replicas for each in world.run(0.0, 30)} == {0}
@@ -288,23 +288,20 @@ def test_an_operator_that_restarts_at_zero_stays_there_and_wakes_on_the_next_req
 
 
 def test_a_request_that_the_gateway_holds_while_the_operator_restarts_is_not_lost():
-    world = Gated(holds=True)
-    world.to_zero()
+    world = asleep(holds=True)
     world.memory = Memory(restored(world.memory).profile)
     world.held, world.counted = 1.0, world.counted + 1.0
     assert world.tick(0.0).decision.replicas > 1
 
 
 def test_requests_since_the_gateways_count_began_anew_wake_it():
-    world = Gated()
-    world.to_zero()
+    world = asleep()
     world.counted = 2.0
     assert world.tick(0.0).decision.replicas > 1
 
 
 def test_the_first_request_during_the_drain_brings_replicas_at_the_next_tick():
-    world = Gated()
-    world.run(20.0, 60)
+    world = served(20.0, 60)
     while world.requested:
         world.tick(0.0)
     world.counted += 1.0  # between the scrape and the order
@@ -313,8 +310,7 @@ def test_the_first_request_during_the_drain_brings_replicas_at_the_next_tick():
 
 
 def test_a_fleet_that_loads_after_a_request_is_not_taken_away_again_before_it_served():
-    world = Gated(cold_start=1500.0)
-    world.run(20.0, 60)
+    world = served(20.0, 60, cold_start=1500.0)
     world.run(0.0, 60)
     assert world.requested == 0
     woken = world.tick(1.0 / 15.0).decision.replicas
@@ -324,8 +320,7 @@ def test_a_fleet_that_loads_after_a_request_is_not_taken_away_again_before_it_se
 
 
 def test_requests_that_arrive_at_zero_count_as_late_ones():
-    world = Gated()
-    world.to_zero()
+    world = asleep()
     world.tick(10.0 / 15.0)
     world.tick(0.0)
     late = sum(one.late for one in world.memory.score_of_last_hour(world.now))
@@ -336,8 +331,7 @@ def test_requests_that_arrive_at_zero_count_as_late_ones():
 
 
 def test_the_time_without_a_request_is_a_figure():
-    world = Gated()
-    world.run(20.0, 30)
+    world = served(20.0, 30)
     figures = world.run(0.0, 5)[-1].decision.figures
     assert figures.idle_for == pytest.approx(300.0, abs=15.0)
     assert isinstance(World().tick(1.0).decision.figures.idle_for, Unknown)
@@ -347,8 +341,8 @@ def test_the_time_without_a_request_is_a_figure():
 def test_whatever_comes_it_sleeps_on_proof_only_and_wakes_in_the_tick_of_a_request(seed: int):
     """An hour of requests, gaps, outages, series that are gone and operators that restart, in random turn."""
     random = np.random.default_rng(seed)
-    world = Gated(holds=bool(random.integers(2)), pool=replace(ZERO, idle_after=float(random.choice([60.0, 300.0]))))
-    world.run(8.0, 8)
+    holds, idle_after = bool(random.integers(2)), float(random.choice([60.0, 300.0]))
+    world = served(8.0, 8, holds=holds, pool=replace(ZERO, idle_after=idle_after))
     quiet_since, asked = world.now, False
     for _ in range(60):
         rate = float(random.choice([0.0, 0.0, 0.0, 0.0, 0.0, 1.0 / 15.0, 5.0]))
@@ -373,8 +367,7 @@ def test_whatever_comes_it_sleeps_on_proof_only_and_wakes_in_the_tick_of_a_reque
 
 
 def test_another_gateway_has_to_show_for_itself_that_no_request_comes():
-    world = Gated()
-    world.run(20.0, 60)
+    world = served(20.0, 60)
     world.run(0.0, 14)
     world.pool, world.counted = replace(ZERO, gateway="epp/epp"), 0.0
     outcomes = world.run(0.0, 20)
@@ -382,8 +375,7 @@ def test_another_gateway_has_to_show_for_itself_that_no_request_comes():
 
 
 def test_a_request_that_came_while_nothing_was_applied_brings_nothing_hours_later():
-    world = Gated()
-    world.to_zero()
+    world = asleep()
     world.obey = False
     assert world.tick(1.0 / 15.0).decision.replicas > 0, "as in Paused: computed, and not applied"
     assert world.run(0.0, 10)[-1].decision.replicas > 0
@@ -394,8 +386,7 @@ def test_a_request_that_came_while_nothing_was_applied_brings_nothing_hours_late
 
 
 def test_a_figure_that_the_engines_do_not_export_is_named():
-    world = Gated(lacking=Unknown("the engine does not expose it"))
-    world.run(20.0, 30)
+    world = served(20.0, 30, lacking=Unknown("the engine does not expose it"))
     world.run(0.0, 60)
     assert world.requested >= 1
     assert world.memory.demand is not None
@@ -412,8 +403,7 @@ def test_why_a_replica_stays_that_never_had_a_request():
 
 
 def test_a_fleet_that_a_person_sets_to_0_stays_there_also_before_its_pods_go():
-    world = Gated(replicas=1)
-    world.run(20.0, 10)
+    world = served(20.0, 10, replicas=1)
     world.run(0.0, 5)
     seen = replace(world.observation(), requested=0)
     assert decide(seen, world.pool, world.memory, world.now + 15.0).decision.replicas == 0

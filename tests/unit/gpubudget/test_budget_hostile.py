@@ -7,18 +7,23 @@ from typing import Any
 import pytest
 
 from ..reconcile.fake_cluster import FakeCluster  # noqa: TID252, tests are no package of an installed name
+from ..reconcile.kept import kept  # noqa: TID252
 from .test_budgets import GPUS, budget, status, verdict
 
 
 def victim(rate: float = 8.0, *, floor: int = 0, least: int = 3) -> FakeCluster:
     """A pool at its min of three replicas under a budget of 16 GPUs."""
-    world = FakeCluster()
-    world.serve("victim", replicas=least, rate=rate)
-    world.pool("victim", target="victim", targets=[{"name": "victim", "min": least, "max": 9}])
-    floors = [{"namespace": "chat", "pool": "victim", "gpus": floor}] if floor else []
-    budget(world, 16, floors=floors)
-    world.step(minutes=5)
-    return world
+
+    def begun() -> FakeCluster:
+        world = FakeCluster()
+        world.serve("victim", replicas=least, rate=rate)
+        world.pool("victim", target="victim", targets=[{"name": "victim", "min": least, "max": 9}])
+        floors = [{"namespace": "chat", "pool": "victim", "gpus": floor}] if floor else []
+        budget(world, 16, floors=floors)
+        world.step(minutes=5)
+        return world
+
+    return kept(f"victim {rate} {floor} {least}", begun)
 
 
 def hog(world: FakeCluster, mode: str, replicas: int = 4, **spec: Any) -> None:

@@ -9,6 +9,8 @@ from copy import deepcopy
 from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, TypeVar
 
+from servingpool.decision.observation import NOT_EXPOSED, NOT_READ
+
 World = TypeVar("World")
 
 _KEPT: dict[str, Any] = {}
@@ -20,9 +22,14 @@ def kept(key: str, make: Callable[[], World]) -> World:
     """What `make` makes. It is called once for a key."""
     if key not in _KEPT:
         _KEPT[key] = make()
-        assert not reaches(deepcopy(_KEPT[key]), _KEPT[key]), f"a copy of {key} shares what tests change"
-    world: World = deepcopy(_KEPT[key])
+        assert not reaches(copied(_KEPT[key]), _KEPT[key]), f"a copy of {key} shares what tests change"
+    world: World = copied(_KEPT[key])
     return world
+
+
+def copied(world: World) -> World:
+    """A copy that goes on by itself. Reasons that the operator compares by identity stay the same objects."""
+    return deepcopy(world, {id(reason): reason for reason in (NOT_EXPOSED, NOT_READ)})
 
 
 def reaches(start: object, goal: object) -> bool:

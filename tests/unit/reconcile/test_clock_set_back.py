@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cache
 
 import pytest
 
 from servingpool.reconcile.operator import BORNE, SteadyClock
 
-from .fake_cluster import TICK, FakeCluster
+from .fake_cluster import TICK
+from .stories import serving
 
 
+@cache
 def fleet(skew: float, *, after: float = 0.0) -> list[int]:
     """Replicas at each tick of an hour from where the load is four times as high, `after` seconds after which it is."""
-    world = FakeCluster()
-    world.serve(rate=6.0)
-    world.pool(targets=[{"name": "vllm", "min": 1, "max": 20}])
-    world.step(minutes=30)
+    world = serving(minutes=30, targets=[{"name": "vllm", "min": 1, "max": 20}])
     world.services["vllm"].rate = 24.0
     found = []
     for number in range(240):
