@@ -105,14 +105,15 @@ def scrapes(number: int, began: float) -> tuple[int, bytes]:
 
 async def reads(url: str, log: Path) -> list[list[dict[str, Any]]]:
     """Prometheus's log of the queries of two reads; the first looks up the buckets."""
-    backend, logged = PrometheusBackend(BackendConfig(url=url, timeout="60s")), []
+    backend = PrometheusBackend(BackendConfig(url=url, timeout="60s"))
+    logged: list[list[dict[str, Any]]] = []
     try:
         for _ in range(2):
             found = await backend.read(REQUEST, time.monotonic())
             assert isinstance(found, FleetReading), found
             assert not found.stale, "the scrapes are too old: raise AHEAD"
             entries = [json.loads(line) for line in log.read_text().splitlines()]  # noqa: ASYNC240, nothing else runs
-            logged.append(entries[sum(map(len, logged)) :])
+            logged.append(entries[sum(len(one) for one in logged) :])
             assert len(logged[-1]) == found.queries
     finally:
         await backend.close()
