@@ -27,6 +27,8 @@ from .stand_in_engine import USUAL, Engine, Shape
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE, ACCOUNT = "servingpool-system", "servingpool-operator"
+PATIENCE = 60.0
+"""Seconds after which a wait for one step is given up. Nothing takes as long, on a busy machine either."""
 
 
 @dataclass
@@ -172,7 +174,7 @@ class Cluster:
         """A condition's message; empty where it was not judged yet."""
         return next((c["message"] for c in self.status(name).get("conditions", []) if c["type"] == type_), "")
 
-    def wait_condition(self, name: str, type_: str, expected: tuple[str, str], seconds: float = 60.0) -> None:
+    def wait_condition(self, name: str, type_: str, expected: tuple[str, str], seconds: float = PATIENCE) -> None:
         try:
             wait_until(lambda: self.condition(name, type_) == expected, seconds, f"{name}: {type_} {expected}")
         except TimeoutError as late:
@@ -208,7 +210,7 @@ class Cluster:
             if (event["involvedObject"]["name"], event["reason"]) == (name, reason)
         ]
 
-    def wait_event(self, name: str, reason: str, seconds: float = 60.0) -> None:
+    def wait_event(self, name: str, reason: str, seconds: float = PATIENCE) -> None:
         """That there is one: it is posted behind the status that it tells of."""
         wait_until(lambda: self.events(name, reason) != [], seconds, f"{name}: an event {reason}")
 
@@ -220,7 +222,7 @@ def ready_pods(plane: ControlPlane, namespace: str, count: int) -> list[str]:
         found = [objects.pod(raw) for raw in plane.client.items(f"/api/v1/namespaces/{namespace}/pods")]
         return sorted(pod.name for pod in found if pod is not None and pod.ready_since is not None)
 
-    wait_until(lambda: len(ready()) == count, 30, f"{count} serve")
+    wait_until(lambda: len(ready()) == count, PATIENCE, f"{count} serve")
     return ready()
 
 
@@ -323,7 +325,7 @@ class OperatorProcess:
             meanwhile()
             return self.ticks() >= last
 
-        wait_until(over, 60, f"{count} ticks more", interval_seconds=0.25)
+        wait_until(over, PATIENCE, f"{count} ticks more", interval_seconds=0.25)
 
     def log(self) -> str:
         return self.process.log_file.read_text()

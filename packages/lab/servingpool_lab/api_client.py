@@ -10,7 +10,7 @@ import ssl
 import threading
 import time
 import urllib.parse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any, Self
@@ -111,16 +111,18 @@ class ApiClient:
             ApiError: the server refused.
             OSError: the server did not answer.
         """
-        if method == "GET":
-            response = self._server.read(path, timeout_seconds)
-        else:
-            response = self._server.open(method, path, body, content_type=content_type, timeout=timeout_seconds)
-        answer = json.loads(_read(response) or b"{}")
+        with _answering():
+            if method == "GET":
+                response = self._server.read(path, timeout_seconds)
+            else:
+                response = self._server.open(method, path, body, content_type=content_type, timeout=timeout_seconds)
+            answer = json.loads(_read(response) or b"{}")
         return answer if isinstance(answer, dict) else {"value": answer}
 
     def text(self, path: str, timeout_seconds: float = 30.0) -> str:
         """What is at `path` where that is no JSON, such as a log. Raises as `request`."""
-        return _read(self._server.read(path, timeout_seconds)).decode(errors="replace")
+        with _answering():
+            return _read(self._server.read(path, timeout_seconds)).decode(errors="replace")
 
     def get(self, path: str) -> dict[str, Any]:
         """The object or list at `path`."""
@@ -211,6 +213,15 @@ def _has_condition(manifest: Manifest, kind: str) -> bool:
     # A definition that is a moment old has `"conditions": null`.
     conditions = manifest.get("status", {}).get("conditions") or []
     return any(c["type"] == kind and c["status"] == "True" for c in conditions)
+
+
+@contextlib.contextmanager
+def _answering() -> Iterator[None]:
+    """An answer that breaks off is none: OSError."""
+    try:
+        yield
+    except HTTPException as broken:
+        raise ConnectionError(f"the answer broke off: {broken!r}") from broken
 
 
 def _read(response: HTTPResponse) -> bytes:
