@@ -26,7 +26,7 @@ Manifest = Mapping[str, Any]
 Manifests = Path | str | Manifest | Iterable[Manifest]
 
 _FIELD_MANAGER = "servingpool-lab"
-_DISCOVERY_TIMEOUT_SECONDS = 15.0
+_DISCOVERY_TIMEOUT_SECONDS = 60.0
 
 
 class ApiError(RuntimeError):
@@ -100,7 +100,7 @@ class ApiClient:
             return cls(found.server, trust(found), (found.authorization or "").removeprefix("Bearer "))
 
     def request(
-        self, method: str, path: str, body: object = None, *, content_type: str = JSON, timeout_seconds: float = 10.0
+        self, method: str, path: str, body: object = None, *, content_type: str = JSON, timeout_seconds: float = 30.0
     ) -> dict[str, Any]:
         """One request; `path` starts with a slash and may carry a query.
 
@@ -152,7 +152,7 @@ class ApiClient:
             The objects as the server stored them.
 
         Raises:
-            ApiError: refused, or the kind is unknown after 15 s.
+            ApiError: refused, or the kind is unknown after a minute.
         """
         return [self._apply_one(manifest) for manifest in load_manifests(manifests)]
 
@@ -160,7 +160,7 @@ class ApiClient:
         """URL path of the object that `manifest` describes.
 
         Raises:
-            ApiError: 404, the server does not know the kind after 15 s.
+            ApiError: 404, the server does not know the kind after a minute.
         """
         api_version, kind = str(manifest["apiVersion"]), str(manifest["kind"])
         plural, namespaced = self._resource(api_version, kind)
