@@ -22,7 +22,7 @@ from servingpool_lab.prometheus import Prometheus
 from ..placing import chain  # noqa: TID252, tests are no package of an installed name
 from .backends import BACKENDS, Serve
 from .one_for_all import Found, shared
-from .operators import Cluster, Traffic, install
+from .operators import PATIENCE, Cluster, Traffic, install
 from .pod_pages import PodPages
 
 PodMetrics = dict[tuple[str, str], str]
@@ -228,10 +228,11 @@ def own_namespace(control_plane: ControlPlane) -> Iterator[str]:
     name = f"test-{uuid.uuid4().hex[:8]}"
     control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
-    wait_until(lambda: _exists(control_plane, account), 60, account)
+    wait_until(lambda: _exists(control_plane, account), PATIENCE, account)
     yield name
-    control_plane.client.delete(f"/api/v1/namespaces/{name}")
-    wait_until(lambda: not _kill_pods(control_plane, name), 30, f"{name} without pods")
+    with contextlib.suppress(ApiError):  # a test may have deleted it
+        control_plane.client.delete(f"/api/v1/namespaces/{name}")
+    wait_until(lambda: not _kill_pods(control_plane, name), PATIENCE, f"{name} without pods")
 
 
 def _exists(control_plane: ControlPlane, path: str) -> bool:

@@ -182,13 +182,22 @@ def made_anew(stage: Stage) -> Iterator[None]:
 
 @contextlib.contextmanager
 def half_evicted(stage: Stage) -> Iterator[None]:
-    """One pod of `steady` and the one of `growing`, as a drain of their node does it."""
-    for name in (STEADY, GROWING):
-        pod = min(stage.cluster.ready(name))
-        path = f"/api/v1/namespaces/{stage.cluster.namespace}/pods/{pod}/eviction"
-        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
-        stage.plane.client.create(path, eviction)
-    yield
+    """One pod of `steady` and the one of `growing`, as a drain of their node does it.
+
+    The kubelets stand still meanwhile: they replace a pod faster than an operator on a busy machine looks.
+    """
+    kubelets = of_plane(stage, "kwok").pid
+    assert kubelets is not None
+    os.kill(kubelets, signal.SIGSTOP)
+    try:
+        for name in (STEADY, GROWING):
+            pod = min(stage.cluster.ready(name))
+            path = f"/api/v1/namespaces/{stage.cluster.namespace}/pods/{pod}/eviction"
+            eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+            stage.plane.client.create(path, eviction)
+        yield
+    finally:
+        os.kill(kubelets, signal.SIGCONT)
 
 
 @contextlib.contextmanager
@@ -214,7 +223,7 @@ def namespace_deleted_amid_a_scale(stage: Stage) -> Iterator[None]:
         async def rule(request: web.BaseRequest, _: bytes) -> web.StreamResponse | None:
             if is_scale(request) and f"/namespaces/{name}/" in request.path:
                 caught.set()
-                await asyncio.wait_for(gone.wait(), 8.0)
+                await gone.wait()  # if the operator no longer waits, its next order does
             return None
 
         with stage.api.breaking(rule, cut=False):
@@ -222,7 +231,9 @@ def namespace_deleted_amid_a_scale(stage: Stage) -> Iterator[None]:
             other.pool("going", targets=[{"name": "going", "min": 2, "max": 3}])
             wait_until(caught.is_set, PATIENCE, "it is ordered")
             stage.plane.client.delete(f"/api/v1/namespaces/{name}")
-            wait_until(lambda: absent(stage, f"/apis/apps/v1/namespaces/{name}/deployments/going"), 8, "it is gone")
+            wait_until(
+                lambda: absent(stage, f"/apis/apps/v1/namespaces/{name}/deployments/going"), PATIENCE, "it is gone"
+            )
             stage.api.call(gone.set)
             yield
 
@@ -341,6 +352,12 @@ def slow_etcd(stage: Stage) -> Iterator[None]:
         holding.join()
 
 
+def leads(stage: Stage) -> bool:
+    with contextlib.suppress(OSError):
+        return stage.operator.figure("servingpool_leader") == 1
+    return False
+
+
 @contextlib.contextmanager
 def restored(stage: Stage) -> Iterator[None]:
     """etcd is put back to what it was some minutes' writes ago, and all but the operator are started again."""
@@ -361,7 +378,7 @@ def restored(stage: Stage) -> Iterator[None]:
     for number in range(WRITES):
         annotation = {"metadata": {"annotations": {"example.com/write": str(number)}}}
         stage.plane.client.patch(stage.cluster.path(STEADY), annotation)
-    wait_until(lambda: stage.logged("Leading as") != "", PATIENCE, "it leads")
+    wait_until(lambda: leads(stage), PATIENCE, "it leads")
     others = [of_plane(stage, name) for name in ("kube-controller-manager", "kube-scheduler", "kwok")]
     stage.prometheus.stop()
     for part in others:

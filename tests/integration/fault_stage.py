@@ -129,11 +129,16 @@ class Stage:
         return f"/apis/apps/v1/namespaces/{self.cluster.namespace}/deployments/{name}"
 
     def order(self, replicas: int) -> None:
-        """What `growing` shall have."""
-        self.cluster.plane.client.patch(
-            self.cluster.path(GROWING),
-            {"spec": {"targets": [{"name": GROWING, "min": replicas, "max": replicas}]}},
-        )
+        """What `growing` shall have. An API server that hardly answers is asked again."""
+        targets = [{"name": GROWING, "min": replicas, "max": replicas}]
+
+        def ordered() -> bool:
+            with contextlib.suppress(OSError, ApiError):
+                self.plane.client.patch(self.cluster.path(GROWING), {"spec": {"targets": targets}})
+                return True
+            return False
+
+        wait_for(ordered, f"{GROWING} shall have {replicas}", self)
 
     def logged(self, pattern: str) -> str:
         """Of what the operator has logged since the fault began, what a pattern finds first; empty if nothing."""
@@ -153,7 +158,7 @@ class Stage:
     def rest(self) -> None:
         """Both pools as they are between two faults."""
         self.order(1)
-        wait_until(lambda: self.well() and self.sized(1), PATIENCE, f"the stage is at rest\n{self.state()}")
+        wait_for(lambda: self.well() and self.sized(1), "the stage is at rest", self)
 
     def well(self) -> bool:
         """Whether the operator serves both pools.

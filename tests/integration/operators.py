@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import sys
@@ -27,6 +28,10 @@ from .stand_in_engine import USUAL, Engine, Shape
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE, ACCOUNT = "servingpool-system", "servingpool-operator"
+PATIENCE = 60.0
+"""Seconds after which a wait for one step is given up. Nothing takes as long, on a busy machine either."""
+ANSWERS = 30.0
+"""Seconds that an operator has to answer a probe or a scrape of the test."""
 
 
 @dataclass
@@ -44,7 +49,7 @@ class Service:
 
 @dataclass
 class Traffic(Beside):
-    """Serves requests on every pod, and writes its page, four times a second."""
+    """Serves requests on every pod, and writes its page, four times a second. Which pods there are it asks once."""
 
     plane: ControlPlane
     pages: dict[tuple[str, str], str]
@@ -55,11 +60,14 @@ class Traffic(Beside):
     def _run(self) -> None:
         ready: dict[tuple[str, str], list[str]] = {}
         last = time.monotonic()
-        while not self._over.wait(0.25):
+        for turn in itertools.count():
+            if self._over.wait(0.25):
+                return
             elapsed, last = time.monotonic() - last, time.monotonic()
             services = tuple(self.services.items())
-            with contextlib.suppress(OSError, ApiError):  # the API server is down; requests go on
-                ready = self._ready({namespace for (namespace, _), _ in services})
+            if turn % 4 == 0:
+                with contextlib.suppress(OSError, ApiError):  # the API server is down; requests go on
+                    ready = self._ready({namespace for (namespace, _), _ in services})
             for (namespace, name), service in services:
                 serving = [pod for one in (name, *service.beside) for pod in ready.get((namespace, one), [])]
                 for pod in serving:
@@ -172,7 +180,7 @@ class Cluster:
         """A condition's message; empty where it was not judged yet."""
         return next((c["message"] for c in self.status(name).get("conditions", []) if c["type"] == type_), "")
 
-    def wait_condition(self, name: str, type_: str, expected: tuple[str, str], seconds: float = 60.0) -> None:
+    def wait_condition(self, name: str, type_: str, expected: tuple[str, str], seconds: float = PATIENCE) -> None:
         try:
             wait_until(lambda: self.condition(name, type_) == expected, seconds, f"{name}: {type_} {expected}")
         except TimeoutError as late:
@@ -208,7 +216,7 @@ class Cluster:
             if (event["involvedObject"]["name"], event["reason"]) == (name, reason)
         ]
 
-    def wait_event(self, name: str, reason: str, seconds: float = 60.0) -> None:
+    def wait_event(self, name: str, reason: str, seconds: float = PATIENCE) -> None:
         """That there is one: it is posted behind the status that it tells of."""
         wait_until(lambda: self.events(name, reason) != [], seconds, f"{name}: an event {reason}")
 
@@ -220,7 +228,7 @@ def ready_pods(plane: ControlPlane, namespace: str, count: int) -> list[str]:
         found = [objects.pod(raw) for raw in plane.client.items(f"/api/v1/namespaces/{namespace}/pods")]
         return sorted(pod.name for pod in found if pod is not None and pod.ready_since is not None)
 
-    wait_until(lambda: len(ready()) == count, 30, f"{count} serve")
+    wait_until(lambda: len(ready()) == count, PATIENCE, f"{count} serve")
     return ready()
 
 
@@ -252,7 +260,7 @@ def settings_on(url: str, **more: Any) -> dict[str, Any]:
 
 
 class OperatorProcess:
-    """`servingpool run` under its own service account's rights."""
+    """`servingpool run` under its own service account's rights. `hurried`: see hurried.py."""
 
     def __init__(
         self,
@@ -262,16 +270,17 @@ class OperatorProcess:
         *,
         name: str = "operator",
         kubeconfig: Path | None = None,
+        hurried: bool = False,
     ) -> None:
         self.health_port, self.metrics_port = free_ports(2)
         directory.mkdir(parents=True, exist_ok=True)
         config = directory / f"{name}.yaml"
         config.write_text(json.dumps({"healthPort": self.health_port, "metricsPort": self.metrics_port, **settings}))
         kubeconfig = kubeconfig or plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
-        command = [sys.executable, "-m", "servingpool.cli.main", "run", f"--config={config}"]
+        program = [Path(__file__).with_name("hurried.py")] if hurried else ["-m", "servingpool.cli.main"]
         self.process = SupervisedProcess(
             name,
-            [*command, f"--kubeconfig={kubeconfig}", "--log-format=text"],
+            [sys.executable, *program, "run", f"--config={config}", f"--kubeconfig={kubeconfig}", "--log-format=text"],
             directory / f"{name}.log",
             ready=http_ready(f"http://127.0.0.1:{self.health_port}/healthz"),
             environment={**os.environ, "PYTHONUNBUFFERED": "1"},
@@ -294,13 +303,13 @@ class OperatorProcess:
     def healthy(self) -> int:
         """The status that a kubelet's probe sees."""
         try:
-            with open_local(f"http://127.0.0.1:{self.health_port}/healthz", 5.0):
+            with open_local(f"http://127.0.0.1:{self.health_port}/healthz", ANSWERS):
                 return 200
         except urllib.error.HTTPError as error:
             return error.code
 
     def samples(self) -> Iterator[tuple[str, dict[str, str], float]]:
-        with open_local(f"http://127.0.0.1:{self.metrics_port}/metrics", 5.0) as response:
+        with open_local(f"http://127.0.0.1:{self.metrics_port}/metrics", ANSWERS) as response:
             page = response.read().decode()
         for family in text_string_to_metric_families(page):
             for sample in family.samples:
@@ -323,7 +332,7 @@ class OperatorProcess:
             meanwhile()
             return self.ticks() >= last
 
-        wait_until(over, 60, f"{count} ticks more", interval_seconds=0.25)
+        wait_until(over, PATIENCE, f"{count} ticks more", interval_seconds=0.25)
 
     def log(self) -> str:
         return self.process.log_file.read_text()

@@ -54,6 +54,11 @@ class PodPages(dict[tuple[str, str], str]):
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    """Prometheus keeps its connections: a new one, and a thread for it, cost more than a page."""
+    wbufsize = -1
+    """Headers and page in one packet: the second of two would wait for an acknowledgement."""
+
     def __init__(self, directory: Path, *arguments: Any) -> None:
         self._directory = directory
         super().__init__(*arguments)
@@ -65,10 +70,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             text = self._directory.joinpath(match[1], match[2]).read_text() if match else ""
         except FileNotFoundError:
             text = None
+        content = (text or "").encode()
         self.send_response(404 if text is None else 401 if text == UNAUTHORIZED else 200)
         self.send_header("Content-Type", "text/html" if (text or "").startswith("<") else "text/plain; version=0.0.4")
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write((text or "").encode())
+        self.wfile.write(content)
 
     def log_message(self, *_: Any) -> None:
         """Scrapes are no news."""

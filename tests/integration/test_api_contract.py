@@ -12,7 +12,7 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 
 from ..unit.reconcile.api_contract import ApiContract, Owner  # noqa: TID252, tests are no package of an installed name
-from .operators import deployment
+from .operators import PATIENCE, deployment
 
 APPLY = "application/apply-patch+yaml"
 
@@ -74,14 +74,14 @@ def test_a_refused_pod_is_told_in_the_api_servers_words(
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": namespace}}
     control_plane.apply({**quota, "spec": {"hard": {"pods": "1"}}})
     status = f"/api/v1/namespaces/{namespace}/resourcequotas/q"
-    wait_until(lambda: "used" in control_plane.client.get(status).get("status", {}), 30, "the quota is counted")
+    wait_until(lambda: "used" in control_plane.client.get(status).get("status", {}), PATIENCE, "the quota is counted")
     thing.create(3, "helm")
-    wait_until(lambda: objects.workload(thing.raw()).refusal != "", 30, "a condition ReplicaFailure")
+    wait_until(lambda: objects.workload(thing.raw()).refusal != "", PATIENCE, "a condition ReplicaFailure")
     assert (
         "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1" in objects.workload(thing.raw()).refusal
     )
     thing.scale(1, "helm")
-    wait_until(lambda: objects.workload(thing.raw()).refusal == "", 30, "the condition goes")
+    wait_until(lambda: objects.workload(thing.raw()).refusal == "", PATIENCE, "the condition goes")
 
 
 def test_an_object_that_is_being_deleted_says_so(
@@ -103,7 +103,7 @@ def test_a_pod_holds_its_gpus_until_its_grace_is_over_twice(
     """As ResourceQuota counts it. The deletion's time has the grace period in it."""
     thing.create(1, "helm")
     pods = f"/api/v1/namespaces/{namespace}/pods"
-    wait_until(lambda: bool(control_plane.client.items(pods)), 30, "a pod")
+    wait_until(lambda: bool(control_plane.client.items(pods)), PATIENCE, "a pod")
     name = control_plane.client.items(pods)[0]["metadata"]["name"]
     control_plane.client.patch(f"{pods}/{name}", {"metadata": {"finalizers": ["example.com/dead-node"]}})
     control_plane.client.request("DELETE", f"{pods}/{name}", {"gracePeriodSeconds": 30})

@@ -22,7 +22,7 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import open_local, wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import OperatorProcess, deployment, serving_pool
+from .operators import PATIENCE, OperatorProcess, deployment, serving_pool
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "servingpool-operator"
@@ -112,7 +112,7 @@ def undefine(plane: ControlPlane) -> None:
     for path in CRDS:
         if exists(plane, path):
             plane.client.delete(path)
-    wait_until(lambda: not any(exists(plane, path) for path in CRDS), 20, "no custom resource")
+    wait_until(lambda: not any(exists(plane, path) for path in CRDS), PATIENCE, "no custom resource")
 
 
 def takes_pools(plane: ControlPlane) -> bool:
@@ -163,7 +163,7 @@ def try_out(plane: ControlPlane, manifest: dict[str, Any]) -> None:
 def release(plane: ControlPlane, helm: Helm) -> Iterator[None]:
     """Installed with the defaults, and a pool that has learned something."""
     helm("install", RELEASE, CHART, f"--namespace={NAMESPACE}")
-    wait_until(lambda: takes_pools(plane), 15, "the custom resource")
+    wait_until(lambda: takes_pools(plane), PATIENCE, "the custom resource")
     plane.apply(serving_pool("team-a", "chat", mode="Recommend"))
     plane.client.patch(f"{POOL}/status", {"status": {"profile": LEARNED}})
     yield
@@ -232,7 +232,7 @@ def scoped(request: pytest.FixtureRequest, plane: ControlPlane, helm: Helm) -> I
     """A release that watches the whole cluster, and one that watches one namespace."""
     arguments: tuple[str, ...] = request.param
     helm("install", RELEASE, CHART, f"--namespace={NAMESPACE}", *arguments)
-    wait_until(lambda: takes_pools(plane), 15, "the custom resource")
+    wait_until(lambda: takes_pools(plane), PATIENCE, "the custom resource")
     yield arguments
     helm("uninstall", RELEASE, f"--namespace={NAMESPACE}")
     undefine(plane)

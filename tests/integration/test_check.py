@@ -14,7 +14,7 @@ from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
 from .conftest import own_namespace
-from .operators import deployment, ready_pods
+from .operators import PATIENCE, deployment, ready_pods
 
 ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"
 SGLANG = (ENGINES / "sglang-0.5.23.txt").read_text()
@@ -63,7 +63,7 @@ def check(control_plane: ControlPlane, prometheus: Prometheus, namespace: str) -
 
 def scraped(prometheus: Prometheus, namespace: str, expression: str, count: int) -> None:
     query = expression.replace("NAMESPACE", namespace)
-    wait_until(lambda: len(prometheus.query(query)) == count, 30, query)
+    wait_until(lambda: len(prometheus.query(query)) == count, PATIENCE, query)
 
 
 def test_it_finds_engine_and_model_and_shows_where_each_figure_stands(

@@ -17,7 +17,7 @@ from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
 from ..cli_page import Told, hold  # noqa: TID252, tests are no package of an installed name
-from .operators import deployment, serving_pool
+from .operators import PATIENCE, deployment, serving_pool
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE = "cli-bad-input"
@@ -62,7 +62,7 @@ def told(
     control_plane.apply(deployment(NAMESPACE, "none", 0))
     path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/llama"
     ready = lambda: control_plane.client.get(path).get("status", {}).get("readyReplicas") == 1  # noqa: E731
-    wait_until(ready, 60, "a pod is ready")
+    wait_until(ready, PATIENCE, "a pod is ready")
     directory = tmp_path_factory.mktemp("cli")
     settings = yaml.safe_load(control_plane.kubeconfig.read_text())
     settings["users"][0]["user"] = {"token": "none"}

@@ -11,11 +11,11 @@ from servingpool_lab.api_client import ApiError
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 
-from .operators import OperatorProcess, install, serving_pool
+from .operators import OperatorProcess, install, serving_pool, settings_on
 
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/servingpools.servingpool.dev"
-PATIENCE = 240.0
-"""Seconds: a kind that nobody watches is looked for once a minute, and then has half a minute."""
+PATIENCE = 120.0
+"""Seconds: a kind that nobody watches has half a minute."""
 
 pytestmark = pytest.mark.timeout(600, func_only=True)
 
@@ -47,17 +47,13 @@ def apply_pool(plane: ControlPlane, namespace: str) -> bool:
 def test_pools_of_a_definition_that_is_made_again_are_served_or_the_probe_fails(
     plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
-    settings = {
-        "interval": "1s",
-        "backends": [{"name": "default", "url": "http://127.0.0.1:9"}],
-        "leaderElection": {"enabled": False},
-    }
+    settings = settings_on("http://127.0.0.1:9")
     path = f"/apis/servingpool.dev/v1alpha1/namespaces/{namespace}/servingpools/chat"
-    with OperatorProcess(plane, tmp_path, settings).running() as operator:
+    with OperatorProcess(plane, tmp_path, settings, hurried=True).running() as operator:
         plane.client.delete(CRD)
-        wait_until(lambda: not exists(plane, CRD), 60, "the definition is gone")
+        wait_until(lambda: not exists(plane, CRD), PATIENCE, "the definition is gone")
         install(plane, namespace)
-        wait_until(lambda: apply_pool(plane, namespace), 60, "a pool is taken")
+        wait_until(lambda: apply_pool(plane, namespace), PATIENCE, "a pool is taken")
 
         def served_or_unwell() -> bool:
             return bool(plane.client.get(path).get("status", {}).get("conditions")) or operator.healthy() != 200

@@ -16,7 +16,7 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.kwok import LOAD_SECONDS_ANNOTATION
 from servingpool_lab.processes import wait_until
 
-from .operators import ACCOUNT, NAMESPACE, deployment
+from .operators import ACCOUNT, NAMESPACE, PATIENCE, deployment
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +29,7 @@ class Fleet:
     def __init__(self, plane: ControlPlane, namespace: str) -> None:
         self.plane, self.namespace = plane, namespace
         plane.apply(deployment(namespace, "vllm", 6))
-        wait_until(lambda: sum(pod.ready_since is not None for pod in self.pods().values()) == 6, 30, "six serve")
+        wait_until(lambda: sum(pod.ready_since is not None for pod in self.pods().values()) == 6, PATIENCE, "six serve")
 
     def pods(self) -> dict[str, Pod]:
         """Those that are not going, by name, as the operator keeps them."""
@@ -45,7 +45,7 @@ class Fleet:
         self.plane.client.patch(
             f"/apis/apps/v1/namespaces/{self.namespace}/deployments/vllm/scale", {"spec": {"replicas": replicas}}
         )
-        wait_until(lambda: len(self.pods()) == replicas, 20, f"{replicas} are left")
+        wait_until(lambda: len(self.pods()) == replicas, PATIENCE, f"{replicas} are left")
 
 
 @pytest.fixture
@@ -114,13 +114,15 @@ async def test_in_a_rollout_each_revision_loses_its_marked_pods_first(fleet: Fle
     workload = f"/apis/apps/v1/namespaces/{fleet.namespace}/deployments/vllm"
     loading = {"metadata": {"annotations": {LOAD_SECONDS_ANNOTATION: "600"}}}
     fleet.plane.client.patch(workload, {"spec": {"template": loading}})
-    wait_until(lambda: len(fleet.pods()) == 8, 20, "two more stand, and one of the old is gone")  # 25% of six each
+    wait_until(
+        lambda: len(fleet.pods()) == 8, PATIENCE, "two more stand, and one of the old is gone"
+    )  # 25% of six each
     standing = fleet.pods().keys() & old.keys()
     chosen = set(sorted(standing)[:2])
     for name in chosen:
         await cluster.set_deletion_cost((fleet.namespace, name), old[name].uid, -1)
     fleet.plane.client.patch(f"{workload}/scale", {"spec": {"replicas": 3}})
-    wait_until(lambda: len(fleet.pods()) == 4, 20, "three, and one more for the rollout")
+    wait_until(lambda: len(fleet.pods()) == 4, PATIENCE, "three, and one more for the rollout")
     gone = standing - fleet.pods().keys()
     assert gone
     assert gone <= chosen or chosen <= gone

@@ -17,6 +17,8 @@ from servingpool_lab.processes import SupervisedProcess, http_ready, open_local,
 from servingpool_lab.prometheus import Prometheus
 from servingpool_lab.scenario import WORKLOADS, Scenario
 
+from .operators import PATIENCE
+
 
 @dataclass
 class Case:
@@ -83,7 +85,7 @@ def case(control_plane: ControlPlane, binaries: dict[str, Path], namespace: str,
 
 
 def test_a_deployments_pods_become_series_under_load(case: Case) -> None:
-    wait_until(lambda: len(case.series("vllm:num_requests_running")) == 2, 40, "two replicas scraped")
+    wait_until(lambda: len(case.series("vllm:num_requests_running")) == 2, PATIENCE, "two replicas scraped")
     pods = case.pods()
     for row in case.series("vllm:generation_tokens_total"):
         labels = row["metric"]
@@ -91,7 +93,9 @@ def test_a_deployments_pods_become_series_under_load(case: Case) -> None:
         assert labels["namespace"] == case.scenario.namespace
         assert (labels["model_name"], labels["engine"]) == (case.scenario.workload.model, "0")
     answered = "vllm:request_time_per_output_token_seconds_count"
-    wait_until(lambda: sum(count > 0 for count in case.by_pod(answered).values()) == 2, 60, "both replicas answer")
+    wait_until(
+        lambda: sum(count > 0 for count in case.by_pod(answered).values()) == 2, PATIENCE, "both replicas answer"
+    )
     bounds = {row["metric"]["le"] for row in case.series("vllm:time_to_first_token_seconds_bucket")}
     assert {"0.001", "1.0", "2.5", "2560.0", "+Inf"} <= bounds
     told = sum(float(row["value"][1]) for row in case.series("vllm:request_success_total"))
@@ -102,37 +106,39 @@ def test_a_deployments_pods_become_series_under_load(case: Case) -> None:
 
 
 def test_scaling_changes_who_serves_and_loses_no_request(case: Case) -> None:
-    wait_until(lambda: case.truth()["arrived"] > 50, 60, "traffic on two replicas")
+    wait_until(lambda: case.truth()["arrived"] > 50, PATIENCE, "traffic on two replicas")
     before = set(case.pods())
 
     case.scale(1)
-    wait_until(lambda: case.truth()["replicas"]["draining"] == 1, 10, "one replica drains")
+    wait_until(lambda: case.truth()["replicas"]["draining"] == 1, PATIENCE, "one replica drains")
     leaving = next(name for name, pod in case.pods().items() if "deletionTimestamp" in pod["metadata"])
     (staying,) = before - {leaving}
     sent = case.by_pod("vllm:prompt_tokens_total")[leaving]
     # Its hook sleeps for 15 s and its grace period is 150 s: it leaves when it is done, not when it is cut off.
     wait_until(lambda: leaving not in case.pods(), 90, "the drained pod exits")
-    wait_until(lambda: set(case.by_pod("vllm:num_requests_running")) == {staying}, 20, "it is no longer scraped")
+    wait_until(lambda: set(case.by_pod("vllm:num_requests_running")) == {staying}, PATIENCE, "it is no longer scraped")
     truth = case.truth()
     assert truth["ended"]["lost"] == 0
     assert sent > 0
 
     case.scale(2)
-    wait_until(lambda: len(case.pods()) == 2, 10, "a second pod")
+    wait_until(lambda: len(case.pods()) == 2, PATIENCE, "a second pod")
     (newcomer,) = set(case.pods()) - {staying}
     assert newcomer != leaving
-    wait_until(lambda: case.by_pod("vllm:generation_tokens_total").get(newcomer, 0) > 0, 40, "the newcomer serves")
+    wait_until(
+        lambda: case.by_pod("vllm:generation_tokens_total").get(newcomer, 0) > 0, PATIENCE, "the newcomer serves"
+    )
     assert case.truth()["replicas"]["ready"] == 2
 
 
 def test_a_pod_that_loads_is_no_target_and_gets_no_request(case: Case) -> None:
     slow = replace(case.scenario, load_seconds=600.0)
     # Two that are there, then none, then two others: else what still loads, or still goes, is taken for what comes.
-    wait_until(lambda: case.truth()["replicas"]["ready"] == 2, 60, "two replicas")
+    wait_until(lambda: case.truth()["replicas"]["ready"] == 2, PATIENCE, "two replicas")
     case.plane.client.delete(case.deployment)
     wait_until(lambda: not case.pods(), 90, "the first two are gone")
     case.plane.apply(workload.deployment(slow))
-    wait_until(lambda: case.truth()["replicas"]["loading"] == 2, 60, "two replicas load")
+    wait_until(lambda: case.truth()["replicas"]["loading"] == 2, PATIENCE, "two replicas load")
     name = next(iter(case.pods()))
     with (
         pytest.raises(OSError, match="503"),
@@ -143,14 +149,14 @@ def test_a_pod_that_loads_is_no_target_and_gets_no_request(case: Case) -> None:
 
 
 def test_traffic_goes_on_while_the_api_server_is_away(case: Case) -> None:
-    wait_until(lambda: case.truth()["arrived"] > 10, 60, "traffic on two replicas")
+    wait_until(lambda: case.truth()["arrived"] > 10, PATIENCE, "traffic on two replicas")
     case.plane.stop_apiserver()
     try:
         before = case.truth()
-        wait_until(lambda: case.truth()["arrived"] > before["arrived"] + 10, 30, "more requests")
+        wait_until(lambda: case.truth()["arrived"] > before["arrived"] + 10, PATIENCE, "more requests")
         assert case.truth()["replicas"]["ready"] == 2
     finally:
         case.plane.start_apiserver()
     case.scale(1)
-    wait_until(lambda: case.truth()["replicas"]["draining"] == 1, 30, "the watch is back")
+    wait_until(lambda: case.truth()["replicas"]["draining"] == 1, PATIENCE, "the watch is back")
     assert case.truth()["ended"]["lost"] == 0

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import ELECTION, Cluster, OperatorProcess, settings_on
+from .conftest import own_namespace
+from .operators import ELECTION, Cluster, OperatorProcess, Traffic, install, settings_on
+from .side_by_side import Begun, SideBySide
 from .test_gpu_budget import serve
 
 PATIENCE = 120.0
@@ -18,21 +22,37 @@ HOLD = {"metadata": {"finalizers": ["example.com/hold"]}}
 LET_GO: dict[str, Any] = {"metadata": {"finalizers": None}}
 
 pytestmark = pytest.mark.timeout(600, func_only=True)
+side_by_side = SideBySide()
 
 
-@pytest.fixture
-def operator(
-    cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[OperatorProcess]:
+@pytest.fixture(scope="module")
+def begun(
+    control_plane: ControlPlane,
+    pod_metrics: dict[tuple[str, str], str],
+    prometheus: Prometheus,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Begun]:
+    """Each story has a namespace of its own."""
     settings = settings_on(prometheus.url, leaderElection=ELECTION)
-    with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings).running() as operator:
-        yield operator
+    with contextlib.ExitStack() as until:
+
+        def given() -> tuple[Cluster, OperatorProcess]:
+            return Cluster(control_plane, traffic, until.enter_context(own_namespace(control_plane))), operator
+
+        install(control_plane, "default")
+        control_plane.add_gpu_node("gpu-endings", gpus=32)
+        until.callback(control_plane.client.delete, "/api/v1/nodes/gpu-endings")
+        traffic = until.enter_context(Traffic(control_plane, pod_metrics))
+        operator = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), settings)
+        until.enter_context(operator.running())
+        yield until.enter_context(side_by_side.begin(given))
 
 
 def targets(name: str, least: int, most: int = 8) -> list[dict[str, Any]]:
     return [{"name": name, "min": least, "max": most}]
 
 
+@side_by_side
 def test_what_a_quota_refuses_is_told_and_not_kept_once_load_goes(cluster: Cluster, operator: OperatorProcess) -> None:
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": cluster.namespace}}
     cluster.plane.apply({**quota, "spec": {"hard": {"pods": "2"}}})
@@ -45,6 +65,7 @@ def test_what_a_quota_refuses_is_told_and_not_kept_once_load_goes(cluster: Clust
     cluster.wait_condition("a", "Ready", ("True", "SucceededGetScale"), PATIENCE)
 
 
+@side_by_side
 def test_a_pod_of_a_lost_node_holds_no_budget_for_ever(cluster: Cluster, operator: OperatorProcess) -> None:
     serve(cluster, "a", rate=0.5, priority=5, targets=targets("a", 2, 3))
     budget = {"apiVersion": "servingpool.dev/v1alpha1", "kind": "GPUBudget", "metadata": {"name": cluster.namespace}}
@@ -68,6 +89,7 @@ def test_a_pod_of_a_lost_node_holds_no_budget_for_ever(cluster: Cluster, operato
     cluster.plane.client.delete(path)
 
 
+@side_by_side
 def test_nothing_is_ordered_for_what_is_being_deleted(cluster: Cluster, operator: OperatorProcess) -> None:
     for name in ("x", "y"):
         serve(cluster, name, rate=0.5, priority=5, targets=targets(name, 1, 4))

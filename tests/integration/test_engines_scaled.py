@@ -11,10 +11,10 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import Cluster, OperatorProcess, cluster_in, settings_on
+from .operators import PATIENCE, Cluster, OperatorProcess, cluster_in, settings_on
+from .side_by_side import Begun, SideBySide
 from .stand_in_engine import OUTPUT
 
-PATIENCE = 60.0
 ACME = {
     "modelLabel": "served",
     "figures": {
@@ -28,7 +28,8 @@ ACME = {
     },
 }
 
-pytestmark = pytest.mark.timeout(180, func_only=True)
+pytestmark = pytest.mark.timeout(300, func_only=True)
+side_by_side = SideBySide()
 
 Names = dict[str, str]
 
@@ -122,9 +123,7 @@ def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _operator(
-    cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[OperatorProcess]:
+def begun(cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Begun]:
     settings = settings_on(prometheus.url, engines={"acme": ACME}, namespaces=[cluster.namespace])
     for engine in ("acme", "sglang", "tensorrt-llm", "tgi"):
         cluster.serve(engine, rate=4.0)
@@ -135,11 +134,12 @@ def _operator(
     cluster.pool("silent")
     cluster.serve("sglang-unheard", rate=1.0)
     cluster.pool("sglang-unheard", engine="unheard-of")
-    with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("engines"), settings).running() as operator:
-        yield operator
+    operator = OperatorProcess(cluster.plane, tmp_path_factory.mktemp("engines"), settings)
+    with operator.running(), side_by_side.begin(lambda: [cluster]) as begun:
+        yield begun
 
 
-@pytest.mark.parametrize("engine", ["sglang", "tensorrt-llm", "tgi"])
+@side_by_side.each("sglang", "tensorrt-llm", "tgi")
 def test_a_pool_of_another_engine_is_scaled_up_when_load_grows(cluster: Cluster, engine: str) -> None:
     cluster.wait_condition(engine, "MetricsAvailable", ("True", "ValidMetrics"))
     cluster.load(engine, 20.0)
@@ -150,6 +150,7 @@ def test_a_pool_of_another_engine_is_scaled_up_when_load_grows(cluster: Cluster,
     cluster.load(engine, 4.0)
 
 
+@side_by_side
 def test_a_pool_of_an_engine_that_only_the_configuration_knows_grows_and_gives_back(cluster: Cluster) -> None:
     cluster.wait_condition("acme", "MetricsAvailable", ("True", "ValidMetrics"))
     cluster.load("acme", 20.0)

@@ -14,7 +14,7 @@ from servingpool_lab import audit
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import Cluster, OperatorProcess, Service, cluster_in, deployment
+from .operators import ELECTION, Cluster, OperatorProcess, Service, cluster_in, deployment, settings_on
 
 GPUS = 5
 PATIENCE = 120.0
@@ -34,14 +34,8 @@ def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]
 def operator(
     cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    settings = {
-        "interval": "1s",
-        "backends": [
-            {"name": "default", "url": prometheus.url, "staleness": "10s"},
-            {"name": "second", "url": prometheus.url, "staleness": "10s"},
-        ],
-        "leaderElection": {"duration": "6s", "deadline": "4s", "retry": "500ms"},
-    }
+    settings = settings_on(prometheus.url, leaderElection=ELECTION)
+    settings["backends"].append({**settings["backends"][0], "name": "second"})
     with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings).running() as operator:
         yield operator
 
@@ -114,7 +108,11 @@ def test_no_write_goes_over_the_budget_and_gpus_go_to_the_higher_priority(
         assert write.replicas is not None
         ordered[write.name] = write.replicas
         assert sum(ordered.values()) <= GPUS, scales
-    assert operator.figure("servingpool_gpu_budget_held_gpus", budget="shared") == GPUS
+
+    def measured() -> bool:
+        return operator.figure("servingpool_gpu_budget_held_gpus", budget="shared") == GPUS
+
+    wait(cluster, "the metric tells it", measured, most)
     explained = CliRunner().invoke(
         app, ["explain", "shared/low", f"--kubeconfig={cluster.plane.kubeconfig}"], env={"COLUMNS": "200"}
     )

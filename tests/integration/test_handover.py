@@ -19,9 +19,8 @@ from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
 from . import keda
-from .operators import ACCOUNT, NAMESPACE, Cluster, OperatorProcess, cluster_in, settings_on
+from .operators import ACCOUNT, NAMESPACE, PATIENCE, Cluster, OperatorProcess, cluster_in, settings_on
 
-PATIENCE = 60.0
 OPERATOR = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 HPA_CONTROLLER = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 HPAS = "/apis/autoscaling/v2/namespaces/handover/horizontalpodautoscalers"

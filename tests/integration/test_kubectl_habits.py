@@ -16,7 +16,7 @@ from servingpool_dashboard.board import Board
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 
-from .operators import serving_pool
+from .operators import PATIENCE, serving_pool
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -110,9 +110,9 @@ def test_the_dashboard_follows_the_pools(
     def modes() -> dict[str, str]:
         return {row.key[1]: row.spec.mode.value for row in board.sight.rows if row.spec is not None}
 
-    wait_until(lambda: modes() == {"chat": "Recommend", "second": "Auto"}, 60, "both pools listed")
+    wait_until(lambda: modes() == {"chat": "Recommend", "second": "Auto"}, PATIENCE, "both pools listed")
     run("pause", "chat", "-n", namespace)
-    wait_until(lambda: modes().get("chat") == "Paused", 60, "the pause seen")
+    wait_until(lambda: modes().get("chat") == "Paused", PATIENCE, "the pause seen")
     board.probe()
     assert board.sight.failure == ""
     found = board.autoscaler((namespace, "Deployment", "chat"))

@@ -14,12 +14,10 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import NAMESPACE, Cluster, OperatorProcess, cluster_in, settings_on
+from .operators import ELECTION, NAMESPACE, PATIENCE, Cluster, OperatorProcess, cluster_in, settings_on
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/servingpool-operator"
-DURATION = 6.0
-PATIENCE = 60.0
-"""Seconds after which it is given up; a take-over takes the Lease's duration and a few more."""
+DURATION = float(ELECTION["duration"].removesuffix("s"))
 
 pytestmark = pytest.mark.timeout(240, func_only=True)
 
@@ -39,7 +37,7 @@ def pair(
     settings = settings_on(
         prometheus.url,
         namespaces=[cluster.namespace],
-        leaderElection={"duration": f"{DURATION:.0f}s", "deadline": "4s", "retry": "500ms"},
+        leaderElection=ELECTION,
     )
     directory = tmp_path_factory.mktemp("pair")
     both = tuple(OperatorProcess(cluster.plane, directory / name, settings) for name in ("a", "b"))

@@ -8,6 +8,9 @@ import pytest
 import yaml
 
 from servingpool_lab.control_plane import ControlPlane
+from servingpool_lab.processes import wait_until
+
+from .operators import PATIENCE
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 NAMESPACE = "servingpool-system"
@@ -82,7 +85,8 @@ def may(control_plane: ControlPlane, verb: str, group: str, resource: str, name:
 
 @pytest.mark.parametrize("request_", ALLOWED, ids=" ".join)
 def test_the_operator_may(control_plane: ControlPlane, request_: tuple[str, str, str, str, str]) -> None:
-    assert may(control_plane, *request_)
+    # The API server takes roles up a moment after they were stored.
+    wait_until(lambda: may(control_plane, *request_), PATIENCE, " ".join(request_))
 
 
 @pytest.mark.parametrize("request_", DENIED, ids=" ".join)

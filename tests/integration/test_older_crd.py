@@ -17,7 +17,7 @@ from servingpool_lab.api_client import ApiError
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 
-from .operators import serving_pool
+from .operators import PATIENCE, serving_pool
 
 ROOT = Path(__file__).parents[2]
 CRD = ROOT / "crds/servingpools.servingpool.dev.yaml"
@@ -50,10 +50,10 @@ def older_crd(control_plane: ControlPlane, namespace: str) -> Iterator[str]:
             return False
         return True
 
-    wait_until(lambda: takes("Ready") and not takes("DrainReady"), 30, "the older schema is in force")
+    wait_until(lambda: takes("Ready") and not takes("DrainReady"), PATIENCE, "the older schema is in force")
     yield namespace
     control_plane.apply(today)
-    wait_until(lambda: takes("DrainReady"), 30, "today's schema is in force")
+    wait_until(lambda: takes("DrainReady"), PATIENCE, "today's schema is in force")
 
 
 def pool(namespace: str) -> str:

@@ -17,12 +17,10 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import NAMESPACE, Cluster, OperatorProcess, cluster_in
+from .operators import ACCOUNT, ELECTION, NAMESPACE, PATIENCE, Cluster, OperatorProcess, cluster_in, settings_on
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
-LEASE_S = 6
-PATIENCE = 60.0
-"""Seconds after which it is given up; nothing takes as long, on a busy machine either."""
+LEASE_S = float(ELECTION["duration"].removesuffix("s"))
 RIGHTS = "/apis/rbac.authorization.k8s.io/v1/clusterroles/servingpool-operator"
 
 pytestmark = pytest.mark.timeout(180, func_only=True)
@@ -38,15 +36,9 @@ def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]
 def operator(
     cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    settings = {
-        "interval": "1s",
-        "backends": [
-            {"name": "default", "url": prometheus.url, "staleness": "10s"},
-            {"name": "elsewhere", "url": prometheus.url, "namespaces": ["other-*"]},
-        ],
-        "leaderElection": {"duration": f"{LEASE_S}s", "deadline": "4s", "retry": "500ms"},
-        "prices": {"acme": {"input": 0.5, "output": 1.5, "noted": "2026-11-01"}},
-    }
+    prices = {"acme": {"input": 0.5, "output": 1.5, "noted": "2026-11-01"}}
+    settings = settings_on(prometheus.url, leaderElection=ELECTION, prices=prices)
+    settings["backends"].append({"name": "elsewhere", "url": prometheus.url, "namespaces": ["other-*"]})
     with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings).running() as operator:
         yield operator
 
@@ -97,14 +89,14 @@ def test_scales_up_when_load_grows_and_says_so_once(cluster: Cluster) -> None:
     wait_until(lambda: cluster.status("chat").get("readyReplicas", 0) >= 2, PATIENCE, "they serve")
 
     def told() -> bool:
-        # The scale comes first, its event after it.
-        return len(cluster.events("chat", "SuccessfulRescale")) == cluster.changes("chat")
+        # The scale comes first, then its event, and the status in its own time.
+        events, size = cluster.events("chat", "SuccessfulRescale"), cluster.status("chat")["replicas"]
+        said = any(f"New size: {size}; reason: scale up" in event["message"] for event in events)
+        return said and len(events) == cluster.changes("chat")
 
     wait_until(told, PATIENCE, "an event for each change")
-    events = cluster.events("chat", "SuccessfulRescale")
-    assert all(event["count"] == 1 for event in events)
+    assert all(event["count"] == 1 for event in cluster.events("chat", "SuccessfulRescale"))
     status = cluster.status("chat")
-    assert any(f"New size: {status['replicas']}; reason: scale up" in event["message"] for event in events)
     assert status["lastScaleTime"]
     assert status["lastDecision"]["need"] > 0
     wait_until(lambda: "profile" in cluster.status("chat"), PATIENCE, "what was learned is kept")
@@ -316,6 +308,16 @@ def test_a_mark_left_by_a_crash_is_removed(cluster: Cluster) -> None:
     )
 
 
+def may_patch_pods(cluster: Cluster) -> bool:
+    """Whether the API server would let the operator; it takes up a change of rights a moment later."""
+    asked = {"verb": "patch", "resource": "pods", "namespace": cluster.namespace}
+    user = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
+    review: dict[str, Any] = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
+    review |= {"spec": {"user": user, "resourceAttributes": asked}}
+    found = cluster.plane.client.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(found["status"]["allowed"])
+
+
 def test_without_the_right_to_patch_pods_it_still_scales_down_and_says_so(
     cluster: Cluster, operator: OperatorProcess
 ) -> None:
@@ -323,10 +325,12 @@ def test_without_the_right_to_patch_pods_it_still_scales_down_and_says_so(
     older = [{**rule, "verbs": ["list", "watch"]} if rule["resources"] == ["pods"] else rule for rule in rules]
     cluster.plane.client.patch(RIGHTS, {"rules": older})
     try:
+        wait_until(lambda: not may_patch_pods(cluster), PATIENCE, "the right is gone")
         shrink(cluster, 3)
         cluster.wait_event("shrinking", "VictimsNotChosen")
     finally:
         cluster.plane.client.patch(RIGHTS, {"rules": rules})
+    wait_until(lambda: may_patch_pods(cluster), PATIENCE, "the right is back")
     assert operator.log().count("No permission to patch pods") == 1
     [keeper] = [name for name, pod in cluster.pods("shrinking").items() if COST in pod["metadata"]["annotations"]]
     idle, busy = sorted(cluster.pods("shrinking").keys() - {keeper})
@@ -447,12 +451,7 @@ def test_logs_in_as_kubectl_does_and_keeps_to_its_namespaces(
 ) -> None:
     namespace = f"logs-in-by-{login.__name__}"
     cluster.plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-    settings = {
-        "interval": "1s",
-        "namespaces": [namespace],
-        "backends": [{"name": "default", "url": prometheus.url}],
-        "leaderElection": {"enabled": False},
-    }
+    settings = settings_on(prometheus.url, namespaces=[namespace])
     own = Cluster(cluster.plane, cluster.traffic, namespace)
     own.pool("orphan")
     seen = cluster.found("orphan")["metadata"]["resourceVersion"]

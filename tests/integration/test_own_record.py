@@ -17,9 +17,8 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import Cluster, OperatorProcess, Traffic, install, prometheus, settings_on
+from .operators import PATIENCE, Cluster, OperatorProcess, Traffic, install, prometheus, settings_on
 
-PATIENCE = 60.0
 OPERATOR = "servingpool-operator"
 
 pytestmark = pytest.mark.timeout(240, func_only=True)

@@ -14,7 +14,7 @@ from servingpool_lab.api_client import ApiClient, ApiError
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 
-from .operators import ACCOUNT, NAMESPACE
+from .operators import ACCOUNT, NAMESPACE, PATIENCE
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 POLICY = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{ACCOUNT}.{NAMESPACE}"
@@ -22,8 +22,6 @@ OTHER = "somebody"
 """A service account with the same right, and not the operator's."""
 MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
-IN_FORCE_S = 20
-"""The API server takes a policy up within seconds."""
 CONTAINER = {"name": "vllm", "image": "vllm/vllm-openai:v0.32.0"}
 POD = {
     "apiVersion": "v1",
@@ -105,7 +103,7 @@ def test_the_operator_may_change_nothing_else_of_a_pod(
     control_plane: ControlPlane, operator: ApiClient, pod: str, what: str
 ) -> None:
     patched(control_plane.client, pod, REFUSED[what])  # it is the policy that refuses it, not validation
-    wait_until(lambda: refusal(operator, pod, REFUSED[what]) is not None, IN_FORCE_S, f"refused: {what}")
+    wait_until(lambda: refusal(operator, pod, REFUSED[what]) is not None, PATIENCE, f"refused: {what}")
     error = refusal(operator, pod, REFUSED[what])
     assert error is not None
     assert error.status == 403
@@ -116,7 +114,7 @@ def test_the_operator_may_change_nothing_else_of_a_pod(
 def test_the_operator_may_set_change_and_remove_the_deletion_cost(
     control_plane: ControlPlane, operator: ApiClient, pod: str, content_type: str
 ) -> None:
-    wait_until(lambda: refusal(operator, pod, REFUSED["a label changed"]) is not None, IN_FORCE_S, "the policy")
+    wait_until(lambda: refusal(operator, pod, REFUSED["a label changed"]) is not None, PATIENCE, "the policy")
     if content_type == APPLY:  # as the operator does it: what is left out is removed
         path, base = f"{pod}?fieldManager={FIELD_MANAGER}", {"apiVersion": "v1", "kind": "Pod"}
         steps = [{**base, "metadata": {"annotations": {DELETION_COST: cost}}} for cost in ("-1", "-2")]
@@ -135,7 +133,7 @@ def test_a_pod_without_labels_and_annotations_can_bear_a_cost_too(
     path = f"/api/v1/namespaces/{namespace}/pods"
     control_plane.client.create(path, {**POD, "metadata": {"name": "bare"}})
     label = REFUSED["a label changed"]
-    wait_until(lambda: refusal(operator, f"{path}/bare", label) is not None, IN_FORCE_S, "the policy")
+    wait_until(lambda: refusal(operator, f"{path}/bare", label) is not None, PATIENCE, "the policy")
     found = patched(operator, f"{path}/bare", {"metadata": {"annotations": COST}})
     assert found["metadata"]["annotations"] == COST
 
@@ -148,7 +146,7 @@ def test_others_are_not_restricted(control_plane: ControlPlane, operator: ApiCli
     control_plane.apply([{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}])
     control_plane.apply([{**binding, "roleRef": role, "subjects": [subject]}])
     other, label = client_of(control_plane, namespace, OTHER), REFUSED["a label changed"]
-    wait_until(lambda: refusal(operator, pod, label) is not None, IN_FORCE_S, "the policy")
+    wait_until(lambda: refusal(operator, pod, label) is not None, PATIENCE, "the policy")
     assert patched(other, pod, label)["metadata"]["labels"] == {"app": "mine"}
 
 
@@ -156,5 +154,5 @@ def test_the_api_server_finds_no_fault_in_the_policy(control_plane: ControlPlane
     def checked() -> Patch:
         return dict(control_plane.client.get(POLICY).get("status", {}))
 
-    wait_until(lambda: "typeChecking" in checked(), IN_FORCE_S, "the types are checked")
+    wait_until(lambda: "typeChecking" in checked(), PATIENCE, "the types are checked")
     assert checked()["typeChecking"] == {}

@@ -16,7 +16,7 @@ from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
 from .conftest import own_namespace
-from .operators import deployment, ready_pods
+from .operators import PATIENCE, deployment, ready_pods
 
 ROOT = Path(__file__).parents[2]
 CRD = ROOT / "crds/servingpools.servingpool.dev.yaml"
@@ -57,7 +57,7 @@ def pods(
     names = ready_pods(control_plane, namespace, 2)
     pod_metrics.update({(namespace, pod): SGLANG for pod in names})
     query = f'count by (pod) (sglang:num_running_reqs{{namespace="{namespace}"}})'
-    wait_until(lambda: len(prometheus.query(query)) == 2, 30, query)
+    wait_until(lambda: len(prometheus.query(query)) == 2, PATIENCE, query)
     yield names
     for pod in names:
         pod_metrics.pop((namespace, pod), None)

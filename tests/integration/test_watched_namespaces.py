@@ -10,12 +10,10 @@ import pytest
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 
-from .operators import OperatorProcess, install, serving_pool
+from .operators import PATIENCE, OperatorProcess, install, serving_pool, settings_on
 
 USER, STAYS, GOES = "operator-of-two", "watched-stays", "watched-goes"
 RBAC = "rbac.authorization.k8s.io"
-PATIENCE = 150.0
-"""Seconds: each namespace is looked at once a minute."""
 
 pytestmark = pytest.mark.timeout(600, func_only=True)
 
@@ -49,16 +47,11 @@ def test_a_namespace_that_is_deleted_is_named_and_left_out_also_after_a_restart(
     for namespace in (STAYS, GOES):
         plane.apply(rights(namespace))
         plane.apply(serving_pool(namespace, "chat"))
-    settings = {
-        "interval": "1s",
-        "namespaces": [STAYS, GOES],
-        "backends": [{"name": "default", "url": "http://127.0.0.1:9"}],
-        "leaderElection": {"enabled": False},
-    }
+    settings = settings_on("http://127.0.0.1:9", namespaces=[STAYS, GOES])
     kubeconfig = plane.user_kubeconfig(USER)
-    operator = OperatorProcess(plane, tmp_path, settings, kubeconfig=kubeconfig)
+    operator = OperatorProcess(plane, tmp_path, settings, kubeconfig=kubeconfig, hurried=True)
     with operator.running():
-        wait_until(lambda: reason(plane, GOES) == reason(plane, STAYS) == "TargetNotFound", 60, "both are judged")
+        wait_until(lambda: reason(plane, GOES) == reason(plane, STAYS) == "TargetNotFound", PATIENCE, "both are judged")
         plane.client.delete(f"/api/v1/namespaces/{GOES}")
         gone = f"Namespace {GOES} is left out until it can be read; its pools are not scaled"
         wait_until(lambda: gone in operator.log(), PATIENCE, "the namespace is named")
@@ -66,15 +59,15 @@ def test_a_namespace_that_is_deleted_is_named_and_left_out_also_after_a_restart(
         plane.start_apiserver()
         plane.client.delete(f"/apis/servingpool.dev/v1alpha1/namespaces/{STAYS}/servingpools/chat")
         plane.apply(serving_pool(STAYS, "chat"))
-        wait_until(lambda: reason(plane, STAYS) == "TargetNotFound", 60, "the other one is served")
+        wait_until(lambda: reason(plane, STAYS) == "TargetNotFound", PATIENCE, "the other one is served")
         assert operator.figure("servingpool_left_out_namespaces", namespace=GOES) == 1.0
 
-    again = OperatorProcess(plane, tmp_path, settings, name="restarted", kubeconfig=kubeconfig)
+    again = OperatorProcess(plane, tmp_path, settings, name="restarted", kubeconfig=kubeconfig, hurried=True)
     with again.running():
-        assert gone in again.log()
+        wait_until(lambda: gone in again.log(), PATIENCE, "it is named again")
         plane.client.delete(f"/apis/servingpool.dev/v1alpha1/namespaces/{STAYS}/servingpools/chat")
         plane.apply(serving_pool(STAYS, "chat"))
-        wait_until(lambda: reason(plane, STAYS) == "TargetNotFound", 60, "the other one is served")
+        wait_until(lambda: reason(plane, STAYS) == "TargetNotFound", PATIENCE, "the other one is served")
         plane.apply(rights(GOES))
         plane.apply(serving_pool(GOES, "chat"))
         wait_until(lambda: reason(plane, GOES) == "TargetNotFound", PATIENCE, "made again, it is served")

@@ -20,7 +20,17 @@ from servingpool.cli.main import app
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import open_local, wait_until
 
-from .operators import Cluster, OperatorProcess, Traffic, deployment, install, prometheus, serving_pool, settings_on
+from .operators import (
+    PATIENCE,
+    Cluster,
+    OperatorProcess,
+    Traffic,
+    deployment,
+    install,
+    prometheus,
+    serving_pool,
+    settings_on,
+)
 from .pod_pages import UNAUTHORIZED
 from .stand_in_engine import Engine
 
@@ -90,7 +100,7 @@ def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]
         control_plane.apply(deployment(NAMESPACE, each.name, 1))
         spec = {"model": MODEL, "targets": [{"name": each.name, "min": 1, "max": 4}], **each.pool}
         control_plane.apply(serving_pool(NAMESPACE, each.name, **spec))
-    wait_until(lambda: all(ready(found, each.name) for each in SET_UPS), 60, "all pods serve")
+    wait_until(lambda: all(ready(found, each.name) for each in SET_UPS), PATIENCE, "all pods serve")
     yield found
     with_pods = [(NAMESPACE, pod) for each in SET_UPS for pod in found.pods(each.name)]
     control_plane.client.delete(f"/api/v1/namespaces/{NAMESPACE}")
@@ -134,7 +144,7 @@ def url(
     configuration = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": jobs}
     directory = tmp_path_factory.mktemp("wrong-setups")
     with prometheus(binaries["prometheus"], configuration, directory) as found:
-        wait_until(lambda: len(series(found)) == len(jobs), 30, "each target was scraped")
+        wait_until(lambda: len(series(found)) == len(jobs), PATIENCE, "each target was scraped")
         yield found
 
 

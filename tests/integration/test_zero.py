@@ -13,7 +13,7 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import Cluster, OperatorProcess, Traffic, deployment, install, serving_pool, settings_on
+from .operators import PATIENCE, Cluster, OperatorProcess, Traffic, deployment, install, serving_pool, settings_on
 from .real_router import ENGINE, HOLDS, ROUTER, Answer, Served, router_program
 
 NAMESPACE = "zero"
@@ -37,13 +37,13 @@ def served(
     program = router_program()
     for name in (ENGINE, ROUTER):
         cluster.plane.apply(deployment(NAMESPACE, name, 1))
-    wait_until(lambda: len(cluster.pods(ROUTER)) == 1, 60, "the router's pod")
+    wait_until(lambda: len(cluster.pods(ROUTER)) == 1, PATIENCE, "the router's pod")
     with Served(cluster, pod_metrics, program, tmp_path_factory.mktemp("router"), HOLDS) as served:
         yield served
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _operator(
+def operator(
     cluster: Cluster, served: Served, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
     settings = settings_on(prometheus.url, namespaces=[cluster.namespace])
@@ -61,7 +61,7 @@ def _operator(
 
 
 def test_it_goes_to_zero_after_idle_after_and_the_router_still_tells_of_requests(
-    cluster: Cluster, served: Served
+    cluster: Cluster, served: Served, operator: OperatorProcess
 ) -> None:
     for _ in range(20):
         assert served.ask().status == 200
@@ -71,8 +71,8 @@ def test_it_goes_to_zero_after_idle_after_and_the_router_still_tells_of_requests
     cluster.wait_condition(ENGINE, "MetricsAvailable", ("True", "ScaledToZero"))
     assert "idle for" in cluster.status(ENGINE)["history"][0]["why"]
     assert cluster.status(ENGINE)["fleet"] == "0/0/1"
-    wait_until(lambda: not served.engine.running, 30, "the engine is gone")
-    time.sleep(5.0)  # ticks at zero, in which nothing must happen
+    wait_until(lambda: not served.engine.running, PATIENCE, "the engine is gone")
+    operator.wait_ticks(5)  # at zero, in which nothing must happen
     assert cluster.replicas(ENGINE) == 0
 
 
@@ -88,7 +88,7 @@ def test_ten_first_requests_wait_in_the_router_and_are_served(
     for client in clients:
         client.start()
     try:
-        wait_until(lambda: cluster.replicas(ENGINE) == 1, 60, "a replica")
+        wait_until(lambda: cluster.replicas(ENGINE) == 1, PATIENCE, "a replica")
     except TimeoutError as late:
         page = [
             line for line in pod_metrics[NAMESPACE, next(iter(cluster.pods(ROUTER)))].splitlines() if "_total" in line

@@ -10,7 +10,7 @@ import ssl
 import threading
 import time
 import urllib.parse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any, Self
@@ -26,7 +26,7 @@ Manifest = Mapping[str, Any]
 Manifests = Path | str | Manifest | Iterable[Manifest]
 
 _FIELD_MANAGER = "servingpool-lab"
-_DISCOVERY_TIMEOUT_SECONDS = 15.0
+_DISCOVERY_TIMEOUT_SECONDS = 60.0
 
 
 class ApiError(RuntimeError):
@@ -100,7 +100,7 @@ class ApiClient:
             return cls(found.server, trust(found), (found.authorization or "").removeprefix("Bearer "))
 
     def request(
-        self, method: str, path: str, body: object = None, *, content_type: str = JSON, timeout_seconds: float = 10.0
+        self, method: str, path: str, body: object = None, *, content_type: str = JSON, timeout_seconds: float = 30.0
     ) -> dict[str, Any]:
         """One request; `path` starts with a slash and may carry a query.
 
@@ -111,16 +111,18 @@ class ApiClient:
             ApiError: the server refused.
             OSError: the server did not answer.
         """
-        if method == "GET":
-            response = self._server.read(path, timeout_seconds)
-        else:
-            response = self._server.open(method, path, body, content_type=content_type, timeout=timeout_seconds)
-        answer = json.loads(_read(response) or b"{}")
+        with _answering():
+            if method == "GET":
+                response = self._server.read(path, timeout_seconds)
+            else:
+                response = self._server.open(method, path, body, content_type=content_type, timeout=timeout_seconds)
+            answer = json.loads(_read(response) or b"{}")
         return answer if isinstance(answer, dict) else {"value": answer}
 
     def text(self, path: str, timeout_seconds: float = 30.0) -> str:
         """What is at `path` where that is no JSON, such as a log. Raises as `request`."""
-        return _read(self._server.read(path, timeout_seconds)).decode(errors="replace")
+        with _answering():
+            return _read(self._server.read(path, timeout_seconds)).decode(errors="replace")
 
     def get(self, path: str) -> dict[str, Any]:
         """The object or list at `path`."""
@@ -150,7 +152,7 @@ class ApiClient:
             The objects as the server stored them.
 
         Raises:
-            ApiError: refused, or the kind is unknown after 15 s.
+            ApiError: refused, or the kind is unknown after a minute.
         """
         return [self._apply_one(manifest) for manifest in load_manifests(manifests)]
 
@@ -158,7 +160,7 @@ class ApiClient:
         """URL path of the object that `manifest` describes.
 
         Raises:
-            ApiError: 404, the server does not know the kind after 15 s.
+            ApiError: 404, the server does not know the kind after a minute.
         """
         api_version, kind = str(manifest["apiVersion"]), str(manifest["kind"])
         plural, namespaced = self._resource(api_version, kind)
@@ -211,6 +213,15 @@ def _has_condition(manifest: Manifest, kind: str) -> bool:
     # A definition that is a moment old has `"conditions": null`.
     conditions = manifest.get("status", {}).get("conditions") or []
     return any(c["type"] == kind and c["status"] == "True" for c in conditions)
+
+
+@contextlib.contextmanager
+def _answering() -> Iterator[None]:
+    """An answer that breaks off is none: OSError."""
+    try:
+        yield
+    except HTTPException as broken:
+        raise ConnectionError(f"the answer broke off: {broken!r}") from broken
 
 
 def _read(response: HTTPResponse) -> bytes:
