@@ -10,7 +10,7 @@ from recording import ROOT, print_result
 from rivals.page import page
 from rivals.record import Record
 from rivals.run import Rivals
-from rivals.scene import MINUTES
+from rivals.scene import MINUTES, STAGES
 from servingpool_lab.binaries import ensure_binaries
 from servingpool_lab.go_modules import LAB
 
@@ -28,6 +28,8 @@ def main() -> int:
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--page-only", action="store_true", help="run nothing: write the page from the record")
     asked = parser.parse_args()
+    if asked.minutes < len(STAGES):
+        parser.error(f"a stage lasts a minute or more, so minutes must be at least {len(STAGES)}")
     if not asked.page_only:
         build_keda.build()
         asked.directory.mkdir(parents=True, exist_ok=True)

@@ -96,7 +96,10 @@ def _process(name: str, directory: Path, flags: list[str], ready: Callable[[], b
         **dict.fromkeys(("WATCH_NAMESPACE", "POD_NAMESPACE", "KEDA_CLUSTER_OBJECT_NAMESPACE"), NAMESPACE),
     }
     log = directory / "logs" / f"{name}.log"
-    return SupervisedProcess(name, [home() / name, *flags], log, ready=ready, environment=environment)
+    command = [home() / name, *flags]
+    return SupervisedProcess(
+        name, command, log, ready=ready, ready_timeout_seconds=180.0, environment=environment
+    )
 
 
 def _certificates(directory: Path, authority: CertificateAuthority, identity: Identity) -> Path:

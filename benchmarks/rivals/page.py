@@ -109,9 +109,9 @@ def _results(record: Record) -> Iterator[str]:
         )
     yield ""
     yield (
-        f"Bold: misses the objective. Attainment is of all requests sent, by the clients' own records; {TAIL:g} s after "
-        "the last one was sent what has no full answer is unanswered. Replica-hours count loading and draining. Writes "
-        "are those to the Deployment's scale in the API server's audit log."
+        "Bold: misses the objective. Attainment is of all requests sent, by the clients' own records. What has no full "
+        f"answer {TAIL:g} s after the last one was sent is unanswered. Replica-hours count loading and draining. "
+        "Writes are those to the Deployment's scale in the API server's audit log."
     )
     yield ""
 
@@ -159,8 +159,8 @@ def _worst(record: Record) -> Iterator[str]:
         "missed",
         "of",
         "attained",
-        "replicas ordered, least to most",
-        "replicas ordered, minute by minute",
+        "replicas ordered",
+        "minute by minute",
     )
     yield from row("", *columns)
     yield from row("---", *["---:"] * 4, "---", "---")
@@ -204,13 +204,14 @@ def _set_up(record: Record) -> Iterator[str]:
         ),
         (
             "- The HPAs come from ScaledObjects too: KEDA's adapter is their external metrics API, and "
-            "kube-controller-manager's controller decides and writes. `benchmarks/rivals/scaled_objects.py` has every query."
+            "kube-controller-manager's controller decides and writes. `benchmarks/rivals/scaled_objects.py` has the "
+            "queries."
         ),
-        "- Pods and nodes are kwok's. Engines are emulated with the simulator's engine model, on the clock of the wall.",
+        "- Pods and nodes are kwok's. Engines are emulated with the simulator's engine model, in real time.",
         (
             "- Users are in the emulator's process: a request goes to the replica with the fewest in flight, and its "
-            "client's record begins when it is sent. Its times are the engine model's, so a busy machine does not change "
-            "them; it makes the emulator late to see a pod or to show a page. That was "
+            "client's record begins when it is sent. Its times are the engine model's, so a busy machine does not "
+            "change them; it makes the emulator late to see a pod or to show a page. That was "
             f"{record.late[0]:.2f} s on average, {record.late[1]:.1f} s at most. The machine has {record.cores} cores; "
             f"its load average was {record.load[0]:.1f}, at most {record.load[1]:.1f}."
         ),
@@ -224,8 +225,8 @@ def _set_up(record: Record) -> Iterator[str]:
             "rule is a subquery; the replicas of kube-state-metrics are a page of the emulator."
         ),
         (
-            "- HPA on output tokens is an external metric here and a Pods metric in the simulator, which leaves loading "
-            "pods out of the mean."
+            "- HPA on output tokens is an external metric here and a Pods metric in the simulator, which leaves "
+            "loading pods out of the mean."
         ),
     )
     yield ""

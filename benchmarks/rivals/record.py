@@ -1,4 +1,4 @@
-"""What a run leaves behind, as JSON: counts by minute of the clients' records, replicas, writes, and the simulator's."""
+"""What a run leaves behind, as JSON: counts of the clients' records by minute, replicas, writes, simulated figures."""
 
 from __future__ import annotations
 

@@ -161,9 +161,9 @@ class Rivals:
 
 def _scales(name: str, writes: list[audit.Write], begin: float, end: float) -> Iterator[Write]:
     for one in writes:
-        if (one.name, one.resource) == (name, "deployments/scale") and begin <= one.seconds < end:
-            if one.replicas is not None:
-                yield Write(round((one.seconds - begin) / 60.0, 2), one.user.rpartition(":")[2], one.replicas)
+        replicas = one.replicas if (one.name, one.resource) == (name, "deployments/scale") else None
+        if replicas is not None and begin <= one.seconds < end:
+            yield Write(round((one.seconds - begin) / 60.0, 2), one.user.rpartition(":")[2], replicas)
 
 
 def simulated(fleet: Fleet, trace: Trace) -> Simulated:

@@ -17,7 +17,7 @@ def scaled_objects(prometheus: str) -> list[Manifest]:
     """One for each rival that is not ours and not fixed. `prometheus`: its URL."""
     tokens = hpa.TOKENS * generation_rate(PROFILE, SLO)
     return [
-        # What the production-stack's HPA tutorial has as an object metric of type Value; an external one counts the same.
+        # An object metric of type Value in the production-stack's HPA tutorial; an external one counts the same.
         _object("hpa-waiting", [_trigger(prometheus, _sum("waiting", "hpa-waiting"), hpa.WAITING, VALUE)]),
         _object("hpa-running", [_trigger(prometheus, _sum("running", "hpa-running"), hpa.RUNNING)]),
         _object("hpa-tokens", [_trigger(prometheus, _rate("generation_tokens_total", "hpa-tokens"), tokens)]),

@@ -63,6 +63,7 @@ def test_the_worst_ten_minutes_are_those_with_most_misses() -> None:
     met[25] = 9
     found = FleetRecord(met, [0] * 30, [0] * 30, [0] * 30, [3] * 120, 1.5, [], Simulated(1.0, 1.5, 0))
     one = worst(found, [10] * 30)
-    assert one.begin <= 17 and one.end > 25
+    assert one.begin <= 17
+    assert one.end > 25
     assert (one.sent - one.met, one.replicas) == (9, [3] * 40)
     assert attainment(found, [10] * 30) == pytest.approx(291 / 300)
