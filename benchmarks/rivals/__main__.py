@@ -26,14 +26,17 @@ def main() -> int:
     parser.add_argument("--directory", type=Path, default=DIRECTORY, help="for the run's files")
     parser.add_argument("--record", type=Path, default=RECORD)
     parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--without-keda", metavar="WHY", default="", help="leave its rivals out; the page says why")
     parser.add_argument("--page-only", action="store_true", help="run nothing: write the page from the record")
     asked = parser.parse_args()
     if asked.minutes < len(STAGES):
         parser.error(f"a stage lasts a minute or more, so minutes must be at least {len(STAGES)}")
     if not asked.page_only:
-        build_keda.build()
+        if not asked.without_keda:
+            build_keda.build()
         asked.directory.mkdir(parents=True, exist_ok=True)
-        Rivals(asked.minutes, asked.directory.absolute(), ensure_binaries(*LAB)).run().write(asked.record)
+        run = Rivals(asked.minutes, asked.directory.absolute(), ensure_binaries(*LAB), asked.without_keda)
+        run.run().write(asked.record)
     record = Record.read(asked.record)
     asked.page.write_text(page(record))
     return print_result(asked.page, record.faults)

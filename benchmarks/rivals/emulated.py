@@ -23,6 +23,7 @@ from servingpool_lab.emulator.server import serve
 from servingpool_lab.emulator.world import World
 from servingpool_simulation.traces import Trace
 
+LATE = "late"
 STEP = 0.5
 """Seconds after which the emulator's server looks at the time again."""
 
@@ -84,16 +85,14 @@ class Worlds:
         return self.worlds[app].page(key) if app in self.worlds else None
 
     def truth(self) -> dict[str, Any]:
-        """Where the run stands, by fleet, and by how many seconds the emulator was late."""
-        late = self._late or [0.0]
-        return {
-            "late": {"mean": sum(late) / len(late), "most": max(late)},
-            "fleets": {name: world.truth() for name, world in self.worlds.items()},
-        }
+        """Where the run stands, by fleet."""
+        return {"fleets": {name: world.truth() for name, world in self.worlds.items()}}
 
     def series(self) -> dict[str, Any]:
-        """By fleet: its course, and each request that ended, by its client's clock."""
-        return {name: {"course": world.series(), "clients": _clients(world)} for name, world in self.worlds.items()}
+        """By fleet: its course, and each request that ended, by its client's clock. And how late the emulator was."""
+        late = self._late or [0.0]
+        fleets = {name: {"course": world.series(), "clients": _clients(world)} for name, world in self.worlds.items()}
+        return {**fleets, LATE: {"mean": sum(late) / len(late), "most": max(late)}}
 
     def _state(self) -> Iterator[str]:
         """Replicas that were ordered, and those that are ready, as kube-state-metrics names them."""
@@ -128,16 +127,17 @@ def main() -> None:
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--minutes", type=float, required=True)
+    parser.add_argument("--fleets", nargs="+", choices=FLEETS, required=True)
     asked = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     trace = traffic(asked.minutes)
     worlds = Worlds(
         {
             name: World(EmulatedFleet(PROFILE, SLO), name, lambda begin: _arrivals(trace, begin), open_with=sys.maxsize)
-            for name in FLEETS
+            for name in asked.fleets
         }
     )
-    selector = f"{kwok.APP_LABEL} in ({','.join((*FLEETS, STATE))})"
+    selector = f"{kwok.APP_LABEL} in ({','.join((*asked.fleets, STATE))})"
     asyncio.run(serve(worlds, kubeconfig=asked.kubeconfig, namespace="default", selector=selector, port=asked.port))
 
 

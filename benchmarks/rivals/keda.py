@@ -1,4 +1,4 @@
-"""Real KEDA: its operator and its metrics adapter, which the API server asks for the HPA controller."""
+"""Real KEDA: its operator, and its metrics adapter, which serves the external metrics of KEDA's HPAs."""
 
 from __future__ import annotations
 
@@ -8,32 +8,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from build_keda import ADAPTER, PROGRAM, home
-from servingpool_lab.api_client import ApiError
+from rivals.aggregation import PATIENCE, answers, authority_of, register
 from servingpool_lab.control_plane import ControlPlane, free_ports
 from servingpool_lab.credentials import CertificateAuthority, Identity, write_private
 from servingpool_lab.processes import SupervisedProcess, http_ready
 
-NAMESPACE, METRICS_API = "default", "external.metrics.k8s.io"
-FRONT_PROXY = "front-proxy-client"
-_GROUP, _USER, _EXTRA = "X-Remote-Group", "X-Remote-User", "X-Remote-Extra-"
-
-
-def aggregation_flags(directory: Path) -> list[str]:
-    """Flags of a kube-apiserver that passes requests on to an adapter; writes the certificates that they name."""
-    authority = CertificateAuthority()
-    proxy = authority.issue_user(FRONT_PROXY, [])
-    ca, certificate, key = (directory / f"front-proxy-{part}.pem" for part in ("ca", "client", "key"))
-    for path, content in ((ca, authority.certificate), (certificate, proxy.certificate), (key, proxy.key)):
-        write_private(path, content)
-    return [
-        f"--requestheader-client-ca-file={ca}",
-        f"--requestheader-allowed-names={FRONT_PROXY}",
-        f"--requestheader-group-headers={_GROUP}",
-        f"--requestheader-username-headers={_USER}",
-        f"--requestheader-extra-headers-prefix={_EXTRA}",
-        f"--proxy-client-cert-file={certificate}",
-        f"--proxy-client-key-file={key}",
-    ]
+NAMESPACE = "default"
+GROUP, VERSION = "external.metrics.k8s.io", "v1beta1"
 
 
 @contextmanager
@@ -41,15 +22,13 @@ def keda(plane: ControlPlane, directory: Path) -> Iterator[Callable[[], bool]]:
     """Both processes; yields whether they run. Returns once the API server answers for the adapter.
 
     Raises:
-        ProcessError, TimeoutError: one does not become ready.
+        ProcessError: one does not become ready.
     """
     for crd in sorted((home() / "crds").glob("*.yaml")):
         plane.apply(crd)
     health, metrics, service, serving, adapter_metrics = free_ports(5)
     kubeconfig = plane.user_kubeconfig("keda", ["system:masters"])
-    authority = CertificateAuthority(
-        Identity(*((plane.directory / name).read_bytes() for name in ("ca.crt", "ca.key")))
-    )
+    authority = authority_of(plane)
     server = authority.issue_server(["localhost"], ["127.0.0.1"])
     client = authority.issue_user("keda-adapter", [])
     operator = _process(
@@ -68,77 +47,42 @@ def keda(plane: ControlPlane, directory: Path) -> Iterator[Callable[[], bool]]:
         ADAPTER,
         directory,
         [
-            f"--kubeconfig={kubeconfig}",
-            f"--lister-kubeconfig={kubeconfig}",
-            f"--authentication-kubeconfig={kubeconfig}",
-            f"--authorization-kubeconfig={kubeconfig}",
+            *(f"--{flag}={kubeconfig}" for flag in ("kubeconfig", "lister-kubeconfig")),
+            *(f"--{flag}={kubeconfig}" for flag in ("authentication-kubeconfig", "authorization-kubeconfig")),
             f"--cert-dir={_certificates(directory / 'keda-client', authority, client)}",
             "--bind-address=127.0.0.1",
             f"--secure-port={serving}",
             f"--port={adapter_metrics}",
             f"--metrics-service-address=127.0.0.1:{service}",
         ],
-        lambda: _answers(plane),
+        lambda: answers(plane, GROUP, VERSION),
     )
     with ExitStack() as until:
         for process in (operator, adapter):
             until.callback(process.stop)
             process.start()
         operator.wait_ready()
-        _register(plane, serving)
+        register(plane, GROUP, VERSION, serving)
         adapter.wait_ready()
         yield lambda: operator.running and adapter.running
 
 
 def _process(name: str, directory: Path, flags: list[str], ready: Callable[[], bool]) -> SupervisedProcess:
-    environment = {
-        **os.environ,
-        **dict.fromkeys(("WATCH_NAMESPACE", "POD_NAMESPACE", "KEDA_CLUSTER_OBJECT_NAMESPACE"), NAMESPACE),
-    }
-    log = directory / "logs" / f"{name}.log"
-    command = [home() / name, *flags]
+    namespaces = ("WATCH_NAMESPACE", "POD_NAMESPACE", "KEDA_CLUSTER_OBJECT_NAMESPACE")
     return SupervisedProcess(
-        name, command, log, ready=ready, ready_timeout_seconds=180.0, environment=environment
+        name,
+        [home() / name, *flags],
+        directory / "logs" / f"{name}.log",
+        ready=ready,
+        ready_timeout_seconds=PATIENCE,
+        environment={**os.environ, **dict.fromkeys(namespaces, NAMESPACE)},
     )
 
 
 def _certificates(directory: Path, authority: CertificateAuthority, identity: Identity) -> Path:
     """The three files that KEDA's programs read."""
     directory.mkdir()
-    for name, content in (
-        ("ca.crt", authority.certificate),
-        ("tls.crt", identity.certificate),
-        ("tls.key", identity.key),
-    ):
+    contents = {"ca.crt": authority.certificate, "tls.crt": identity.certificate, "tls.key": identity.key}
+    for name, content in contents.items():
         write_private(directory / name, content)
     return directory
-
-
-def _register(plane: ControlPlane, port: int) -> None:
-    """A Service of type ExternalName is how the API server reaches a process of this machine."""
-    name = {"name": "keda-metrics-apiserver", "namespace": NAMESPACE}
-    service = {"type": "ExternalName", "externalName": "localhost"}
-    plane.apply({"apiVersion": "v1", "kind": "Service", "metadata": name, "spec": service})
-    plane.apply(
-        {
-            "apiVersion": "apiregistration.k8s.io/v1",
-            "kind": "APIService",
-            "metadata": {"name": f"v1beta1.{METRICS_API}"},
-            "spec": {
-                "group": METRICS_API,
-                "version": "v1beta1",
-                "groupPriorityMinimum": 100,
-                "versionPriority": 100,
-                "insecureSkipTLSVerify": True,
-                "service": {**name, "port": port},
-            },
-        }
-    )
-
-
-def _answers(plane: ControlPlane) -> bool:
-    try:
-        plane.client.get(f"/apis/{METRICS_API}/v1beta1")
-    except (ApiError, OSError):
-        return False
-    return True

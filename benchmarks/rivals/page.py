@@ -71,6 +71,7 @@ def page(record: Record) -> str:
 
 
 def _head(record: Record) -> Iterator[str]:
+    versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
     yield from ("# Rivals that really run", "")
     yield (
         f"Commit {record.commit}, {record.day}: {record.minutes:g} minutes of traffic, {sum(record.sent):,} requests "
@@ -79,9 +80,8 @@ def _head(record: Record) -> Iterator[str]:
     )
     yield ""
     yield (
-        f"Every autoscaler is the real program, all at once on one control plane: Kubernetes "
-        f"{record.versions['Kubernetes']} with its own HPA controller, KEDA {record.versions['KEDA']} and Prometheus "
-        f"{record.versions['Prometheus']}. Each has a Deployment of its own with emulated engines of its own, "
+        f"Every autoscaler is the real program, all at once on one control plane: {versions}. "
+        "Each has a Deployment of its own with emulated engines of its own, "
         f"{HARDWARE} each, and its own users, who ask the same at the same moments. All begin with {INITIAL} replicas, "
         f"may have {LEAST} to {MOST}, and know nothing of the traffic. A replica loads for {LOAD:g} to "
         f"{LOAD + JITTER:g} s. The objective: {100 * SLO.attainment:g}% of requests with the first token within "
@@ -199,13 +199,12 @@ def _set_up(record: Record) -> Iterator[str]:
     yield from ("## What is real, and what is not", "")
     yield from (
         (
-            "- Real: etcd, kube-apiserver with its audit log, kube-controller-manager, kube-scheduler, KEDA's operator "
-            "and metrics adapter, Prometheus, this operator. The HPA controller has its default settings."
+            "- Real: etcd, kube-apiserver with its audit log, kube-controller-manager with its HPA controller, "
+            "kube-scheduler, Prometheus, this operator. The HPA controller has its default settings."
         ),
         (
-            "- The HPAs come from ScaledObjects too: KEDA's adapter is their external metrics API, and "
-            "kube-controller-manager's controller decides and writes. `benchmarks/rivals/scaled_objects.py` has the "
-            "queries."
+            "- The plain HPAs read the custom metrics API, which a stand-in for prometheus-adapter answers with three "
+            "queries to Prometheus. `benchmarks/rivals/autoscalers.py` has every HPA and ScaledObject."
         ),
         "- Pods and nodes are kwok's. Engines are emulated with the simulator's engine model, in real time.",
         (
@@ -215,25 +214,27 @@ def _set_up(record: Record) -> Iterator[str]:
             f"{record.late[0]:.2f} s on average, {record.late[1]:.1f} s at most. The machine has {record.cores} cores; "
             f"its load average was {record.load[0]:.1f}, at most {record.load[1]:.1f}."
         ),
-        (
-            "- production-stack's published query gives a series for each pod, which KEDA refuses from the second pod "
-            "on. Here it is the sum."
-        ),
-        (
-            "- llm-d's slo-aware has its published law, windows and limits. There is no EPP: the latencies are the "
-            "engines' own histograms, as its rules fall back to measured ones where no predictor runs; its recording "
-            "rule is a subquery; the replicas of kube-state-metrics are a page of the emulator."
-        ),
-        (
-            "- HPA on output tokens is an external metric here and a Pods metric in the simulator, which leaves "
-            "loading pods out of the mean."
-        ),
     )
+    if "KEDA" in record.versions:
+        yield from _of_keda()
     yield ""
-    yield "Not here: AIBrix, Knative, Dynamo and llm-d's router need their own data planes."
+    yield from (f"- Not in this run: {FLEETS[slug].title}. {why}" for slug, why in record.absent.items())
+    yield "- Never here: AIBrix, Knative, Dynamo and llm-d's router, which need their own data planes."
     yield ""
     yield from ("## What went wrong in the run", "")
     yield from (f"- {fault}" for fault in record.faults) if record.faults else ["Nothing."]
+
+
+def _of_keda() -> Iterator[str]:
+    yield (
+        "- KEDA's operator and its metrics adapter are real. production-stack's published query gives a series for "
+        "each pod, which KEDA refuses from the second pod on. Here it is the sum."
+    )
+    yield (
+        "- llm-d's slo-aware has its published law, windows and limits. There is no EPP: the latencies are the "
+        "engines' own histograms, as its rules fall back to measured ones where no predictor runs; its recording rule "
+        "is a subquery; the replicas of kube-state-metrics are a page of the emulator."
+    )
 
 
 def _percent(share: float) -> str:

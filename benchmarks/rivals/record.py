@@ -71,6 +71,8 @@ class Record:
     sent: list[int]
     """Requests in each minute, the same for every fleet."""
     fleets: dict[str, FleetRecord]
+    absent: dict[str, str] = field(default_factory=dict)
+    """By fleet of the scene: why this run does not have it."""
     faults: list[str] = field(default_factory=list)
     """What went wrong in the run itself."""
     explained: dict[str, str] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,14 +98,16 @@ class Fleet:
     policy: Callable[[], Policy]
     """The simulator's counterpart."""
     initial: int = INITIAL
+    by_keda: bool = False
+    scraped: bool = True
 
 
-def _baseline(slug: str, title: str) -> Fleet:
-    return Fleet(slug, title, lambda: BY_SLUG[slug].make(PROFILE, POOL))
+def _baseline(slug: str, title: str, *, by_keda: bool = False) -> Fleet:
+    return Fleet(slug, title, lambda: BY_SLUG[slug].make(PROFILE, POOL), by_keda=by_keda)
 
 
 def _fixed(replicas: int) -> Fleet:
-    return Fleet(f"fixed-{replicas}", f"{replicas} replicas, fixed", lambda: Static(replicas), replicas)
+    return Fleet(f"fixed-{replicas}", f"{replicas} replicas, fixed", lambda: Static(replicas), replicas, scraped=False)
 
 
 FLEETS: Mapping[str, Fleet] = {
@@ -115,8 +117,8 @@ FLEETS: Mapping[str, Fleet] = {
         _baseline("hpa-waiting", "HPA on waiting requests, 1 in all"),
         _baseline("hpa-running", "HPA on running requests, 16 a replica"),
         _baseline("hpa-tokens", "HPA on output tokens, 80% of a benchmark's"),
-        _baseline("keda", "KEDA, production-stack's ScaledObject"),
-        _baseline("llmd-slo-aware", "KEDA, llm-d's slo-aware ScaledObject"),
+        _baseline("keda", "KEDA, production-stack's ScaledObject", by_keda=True),
+        _baseline("llmd-slo-aware", "KEDA, llm-d's slo-aware ScaledObject", by_keda=True),
         *(_fixed(replicas) for replicas in (4, 6, MOST)),
     )
 }
@@ -134,12 +136,16 @@ def nodes() -> list[Manifest]:
     return [kwok.gpu_node(f"gpu-{number}", NODE_GPUS) for number in range(-(-gpus // NODE_GPUS))]
 
 
-def deployments() -> list[Manifest]:
+def deployments(fleets: Iterable[Fleet]) -> list[Manifest]:
     """One for each fleet, and the pod that shows their replicas."""
-    return [
-        *(engines(Engines(one.slug, one.slug, PROFILE.gpus, one.initial, LOAD, JITTER)) for one in FLEETS.values()),
-        _state(),
-    ]
+    return [*map(_engines, fleets), _state()]
+
+
+def _engines(fleet: Fleet) -> Manifest:
+    made = engines(Engines(fleet.slug, fleet.slug, PROFILE.gpus, fleet.initial, LOAD, JITTER))
+    if not fleet.scraped:
+        del made["spec"]["template"]["metadata"]["annotations"]["prometheus.io/scrape"]
+    return made
 
 
 def _state() -> Manifest:

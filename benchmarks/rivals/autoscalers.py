@@ -1,30 +1,43 @@
-"""The rivals' ScaledObjects. KEDA makes an HPA of each, which kube-controller-manager's own controller scales by."""
+"""The rivals' HPAs and ScaledObjects. KEDA makes an HPA of each ScaledObject; one controller scales by all HPAs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from rivals.custom_metrics import RUNNING, TOKENS, WAITING
 from rivals.scene import LEAST, MOST, PROFILE, SLO
 from servingpool_lab.workload import Manifest
 from servingpool_simulation.baselines import hpa, keda, llmd
 from servingpool_simulation.baselines.measured import generation_rate
 
-VALUE, EACH = "Value", "AverageValue"
+EACH = "AverageValue"
+
+
+def hpas() -> list[Manifest]:
+    """Plain ones, `behavior` unset."""
+    tokens = hpa.TOKENS * generation_rate(PROFILE, SLO)
+    return [
+        _hpa("hpa-waiting", _of_deployment("hpa-waiting", WAITING, {"type": "Value", "value": f"{hpa.WAITING:g}"})),
+        _hpa("hpa-running", _of_deployment("hpa-running", RUNNING, {"type": EACH, "averageValue": f"{hpa.RUNNING:g}"})),
+        _hpa(
+            "hpa-tokens",
+            {
+                "type": "Pods",
+                "pods": {"metric": {"name": TOKENS}, "target": {"type": EACH, "averageValue": f"{round(tokens)}"}},
+            },
+        ),
+    ]
 
 
 def scaled_objects(prometheus: str) -> list[Manifest]:
-    """One for each rival that is not ours and not fixed. `prometheus`: its URL."""
-    tokens = hpa.TOKENS * generation_rate(PROFILE, SLO)
+    """production-stack's and llm-d's. `prometheus`: its URL."""
+    waiting = f'sum(vllm:{WAITING}{{model_name="keda"}})'
     return [
-        # An object metric of type Value in the production-stack's HPA tutorial; an external one counts the same.
-        _object("hpa-waiting", [_trigger(prometheus, _sum("waiting", "hpa-waiting"), hpa.WAITING, VALUE)]),
-        _object("hpa-running", [_trigger(prometheus, _sum("running", "hpa-running"), hpa.RUNNING)]),
-        _object("hpa-tokens", [_trigger(prometheus, _rate("generation_tokens_total", "hpa-tokens"), tokens)]),
         # The published query has a series for each pod, which KEDA refuses from the second pod on: hence the sum.
         _object(
             "keda",
-            [_trigger(prometheus, _sum("waiting", "keda"), keda.WAITING)],
+            [_trigger(prometheus, waiting, keda.WAITING)],
             behavior={
                 "scaleUp": {"policies": [_pods(1, 60)]},
                 "scaleDown": {"stabilizationWindowSeconds": 300, "policies": [_pods(1, 60)]},
@@ -73,6 +86,21 @@ def _slo_aware(prometheus: str, name: str) -> Manifest:
     )
 
 
+def _hpa(name: str, metric: Mapping[str, Any]) -> Manifest:
+    spec = {"scaleTargetRef": _target(name), "minReplicas": LEAST, "maxReplicas": MOST, "metrics": [metric]}
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": metadata, "spec": spec}
+
+
+def _of_deployment(name: str, metric: str, target: Mapping[str, str]) -> dict[str, Any]:
+    described = {"metric": {"name": metric}, "describedObject": _target(name), "target": target}
+    return {"type": "Object", "object": described}
+
+
+def _target(name: str) -> dict[str, str]:
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+
+
 def _object(
     name: str,
     triggers: list[Mapping[str, Any]],
@@ -97,17 +125,9 @@ def _object(
     return {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": metadata, "spec": spec}
 
 
-def _trigger(prometheus: str, query: str, threshold: float, kind: str = EACH) -> dict[str, Any]:
+def _trigger(prometheus: str, query: str, threshold: float) -> dict[str, Any]:
     metadata = {"serverAddress": prometheus, "query": query, "threshold": f"{threshold:g}"}
-    return {"type": "prometheus", "metricType": kind, "metadata": metadata}
-
-
-def _sum(gauge: str, model: str) -> str:
-    return f'sum(vllm:num_requests_{gauge}{{model_name="{model}"}})'
-
-
-def _rate(counter: str, model: str) -> str:
-    return f'sum(rate(vllm:{counter}{{model_name="{model}"}}[1m]))'
+    return {"type": "prometheus", "metricType": EACH, "metadata": metadata}
 
 
 def _quantile(histogram: str, model: str, bound: float | None) -> str:
