@@ -85,8 +85,8 @@ def traffic(minutes: float) -> Trace:
         arrivals.append(number * span + at)
         prompts.append(conv.prompt[drawn] if stage.prompt is None else np.full(len(at), stage.prompt))
         outputs.append(conv.output[drawn] if stage.prompt is None else np.full(len(at), stage.output))
-    columns = (np.concatenate(one) for one in (arrivals, prompts, outputs))
-    return Trace("rivals", *columns, duration=60.0 * minutes)
+    arrival, prompt, output = (np.concatenate(one) for one in (arrivals, prompts, outputs))
+    return Trace("rivals", arrival, prompt, output, 60.0 * minutes)
 
 
 @dataclass(frozen=True, slots=True)
