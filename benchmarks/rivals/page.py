@@ -75,7 +75,7 @@ def _head(record: Record) -> Iterator[str]:
     yield from ("# Rivals that really run", "")
     yield (
         f"Commit {record.commit}, {record.day}: {record.minutes:g} minutes of traffic, {sum(record.sent):,} requests "
-        f"for each fleet. `make rivals` repeats it (RIVALS_MINUTES sets its length) and writes this page and "
+        f"for each fleet, in {len(STAGES)} stages of {record.minutes / len(STAGES):g} minutes. `make rivals` repeats it (RIVALS_MINUTES sets its length) and writes this page and "
         "its record, `rivals.json` beside it. **No GPU ran for this page.**"
     )
     yield ""
@@ -145,7 +145,7 @@ def _simulator(record: Record) -> Iterator[str]:
         )
     yield ""
     for slug, found in _ordered(record):
-        if list(deviations(found, record.sent)):
+        if slug in record.explained or any(deviations(found, record.sent)):
             yield f"- {FLEETS[slug].title}: {record.explained.get(slug, 'not explained.')}"
     yield ""
 
