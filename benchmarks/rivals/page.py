@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from recording import row
 from rivals.record import STEP, FleetRecord, Record
-from rivals.scene import FLEETS, HARDWARE, INITIAL, JITTER, LEAST, LOAD, MOST, SLO, STAGES, TAIL
+from rivals.scene import FLEETS, HARDWARE, INITIAL, JITTER, LEAST, LOAD, MOST, SLO, STAGES
 
 WORST = 10
 """Minutes."""
@@ -75,8 +75,9 @@ def _head(record: Record) -> Iterator[str]:
     yield from ("# Rivals that really run", "")
     yield (
         f"Commit {record.commit}, {record.day}: {record.minutes:g} minutes of traffic, {sum(record.sent):,} requests "
-        f"for each fleet, in {len(STAGES)} stages of {record.minutes / len(STAGES):g} minutes. `make rivals` repeats it (RIVALS_MINUTES sets its length) and writes this page and "
-        "its record, `rivals.json` beside it. **No GPU ran for this page.**"
+        f"for each fleet, in {len(STAGES)} stages of {record.minutes / len(STAGES):g} minutes. `make rivals` repeats it "
+        "(RIVALS_MINUTES sets its length) and writes this page and its record, `rivals.json` beside it. "
+        "**No GPU ran for this page.**"
     )
     yield ""
     yield (
@@ -110,7 +111,7 @@ def _results(record: Record) -> Iterator[str]:
     yield ""
     yield (
         "Bold: misses the objective. Attainment is of all requests sent, by the clients' own records. What has no full "
-        f"answer {TAIL:g} s after the last one was sent is unanswered. Replica-hours count loading and draining. "
+        f"answer {record.tail:g} s after the last one was sent is unanswered. Replica-hours count loading and draining. "
         "Writes are those to the Deployment's scale in the API server's audit log."
     )
     yield ""

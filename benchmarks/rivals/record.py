@@ -68,6 +68,8 @@ class Record:
     """The machine's load average, mean and most."""
     late: tuple[float, float]
     """Seconds by which the emulator looked at the time too late, mean and most."""
+    tail: float
+    """Seconds after the last request in which answers could end."""
     sent: list[int]
     """Requests in each minute, the same for every fleet."""
     fleets: dict[str, FleetRecord]

@@ -175,6 +175,7 @@ class Rivals:
             },
             load=(sum(self._loads) / len(self._loads), max(self._loads)),
             late=(late["mean"], late["most"]),
+            tail=TAIL,
             sent=by_minute(trace),
             fleets={one.slug: self._fleet(one, found[one.slug], trace, writes, began) for one in self._fleets},
             absent={slug: self._absent for slug, one in FLEETS.items() if one not in self._fleets},
