@@ -11,6 +11,8 @@ from rivals.scene import FLEETS, HARDWARE, INITIAL, JITTER, LEAST, LOAD, MOST, S
 
 WORST = 10
 """Minutes."""
+FEW = 30
+"""Minutes below which a run is a trial."""
 FAR = 0.1
 """Share by which run and simulator differ that is explained."""
 
@@ -75,11 +77,13 @@ def _head(record: Record) -> Iterator[str]:
     yield from ("# Rivals that really run", "")
     yield (
         f"Commit {record.commit}, {record.day}: {record.minutes:g} minutes of traffic, {sum(record.sent):,} requests "
-        f"for each fleet, in {len(STAGES)} stages of {record.minutes / len(STAGES):g} minutes. `make rivals` repeats it "
-        "(RIVALS_MINUTES sets its length) and writes this page and its record, `rivals.json` beside it. "
+        f"for each fleet, in {len(STAGES)} stages of {record.minutes / len(STAGES):g} minutes. `make rivals` repeats "
+        "it (RIVALS_MINUTES sets its length) and writes this page and its record, the JSON beside it. "
         "**No GPU ran for this page.**"
     )
     yield ""
+    if record.minutes < FEW:
+        yield from ("**A trial:** its stages are shorter than the windows of the HPAs.", "")
     yield (
         f"Every autoscaler is the real program, all at once on one control plane: {versions}. "
         "Each has a Deployment of its own with emulated engines of its own, "
@@ -111,8 +115,8 @@ def _results(record: Record) -> Iterator[str]:
     yield ""
     yield (
         "Bold: misses the objective. Attainment is of all requests sent, by the clients' own records. What has no full "
-        f"answer {record.tail:g} s after the last one was sent is unanswered. Replica-hours count loading and draining. "
-        "Writes are those to the Deployment's scale in the API server's audit log."
+        f"answer {record.tail:g} s after the last one was sent is unanswered. Replica-hours count loading and "
+        "draining. Writes are those to the Deployment's scale in the API server's audit log."
     )
     yield ""
 

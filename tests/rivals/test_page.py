@@ -25,8 +25,9 @@ def record() -> Record:
     return Record.read(RECORD)
 
 
-def test_the_page_is_written_from_the_record(record: Record) -> None:
-    assert PAGE.read_text() == page(record)
+@pytest.mark.parametrize("written", sorted(PAGE.parent.glob("rivals*.md")), ids=lambda path: path.stem)
+def test_a_page_is_written_from_its_record(written: Path) -> None:
+    assert written.read_text() == page(Record.read(written.with_suffix(".json")))
 
 
 def test_every_request_of_every_fleet_is_counted_once(record: Record) -> None:
