@@ -77,7 +77,7 @@ def _head(record: Record) -> Iterator[str]:
     yield from ("# Rivals that really run", "")
     yield (
         f"Commit {record.commit}, {record.day}: {record.minutes:g} minutes of traffic, {sum(record.sent):,} requests "
-        f"for each fleet, in {len(STAGES)} stages of {record.minutes / len(STAGES):g} minutes. `make rivals` repeats "
+        f"for each fleet, in {len(STAGES)} equal stages. `make rivals` repeats "
         "it (RIVALS_MINUTES sets its length) and writes this page and its record, the JSON beside it. "
         "**No GPU ran for this page.**"
     )
