@@ -82,7 +82,7 @@ class Record:
 
     def write(self, path: Path) -> None:
         """Store it."""
-        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+        path.write_text(json.dumps(asdict(self)) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Record:
