@@ -15,13 +15,14 @@ LAB_IMAGE ?= servingpool-lab:$(VERSION)
 BACKTEST_IMAGE ?= servingpool-backtest:$(VERSION)
 SOAK_EXAMPLES ?= 100000
 TESTS ?= tests/e2e
+RIVALS_MINUTES ?= 180
 # Notes a lane that passed in docs/records/lanes.md, with PUBLISH=1 alone.
 LANE := $(BIN)/python tools/lane.py
 # Scenarios share a cluster and come in the order that takes least time; the others' order is drawn anew each time.
 E2E := -m pytest -p no:randomly --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo afternoon fleet test test-equipment keda coverage test-unit test-vllm test-ollama test-backends faults soak lint format generate verify docs bench bench-control evidence lanes assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image backtest-image lab-image image-test wheels dist zipapp chart-package release sbom version clean
+.PHONY: help go run demo afternoon fleet test test-equipment keda coverage test-unit test-vllm test-ollama test-backends faults soak lint format generate verify docs bench bench-control rivals evidence lanes assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image backtest-image lab-image image-test wheels dist zipapp chart-package release sbom version clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -61,7 +62,7 @@ test-equipment: $(STAMP)  ## Tests of what tests and measures: packages/lab, ben
 	@$(BIN)/python -m servingpool_lab.binaries
 	@$(LANE) $@ $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m equipment
 
-keda: $(STAMP)  ## KEDA's operator for tests/integration/test_handover.py, into the cache (8 min, once); the test skips without it
+keda: $(STAMP)  ## KEDA for tests/integration/test_handover.py and `make rivals`, into the cache (8 min, once); the test skips without it
 	@$(BIN)/python tools/build_keda.py
 
 coverage: $(STAMP)  ## Lines and branches of the operator that the unit tests reach
@@ -141,6 +142,10 @@ bench: $(STAMP)  ## 1,000 pools: CPU per tick, memory, queries, writes
 
 bench-control: $(STAMP)  ## The controller against baselines, oracle and static fleets, into docs/benchmarks; resumable
 	@$(LANE) $@ $(BIN)/python benchmarks/evidence.py control
+
+rivals: $(STAMP)  ## The real HPA controller, real KEDA, llm-d's rule, this operator, fixed fleets, at once under the same traffic; RIVALS_MINUTES
+	@LANE_NOTE="$(RIVALS_MINUTES) minutes" $(LANE) $@ $(SHELL) -c 'PYTHONPATH=benchmarks:tools $(BIN)/python -m rivals --minutes $(RIVALS_MINUTES) \
+		&& $(BIN)/python -m pytest tests/rivals'
 
 evidence: $(STAMP)  ## Every figure that texts and pages state, from today's core (2 hours, resumable); QUICK=1 for a tenth, PARTS for some
 	@$(BIN)/python benchmarks/evidence.py $(if $(QUICK),--quick) $(PARTS)

@@ -1,6 +1,7 @@
-"""Builds KEDA's operator for tests/integration/test_handover.py, once, into the user's cache: `make keda`.
+"""Builds KEDA's operator and its metrics adapter once, into the user's cache: `make keda`.
 
-In a module of its own outside this repository: KEDA's 1,000 dependencies are no part of the lab.
+For tests/integration/test_handover.py and `make rivals`. In a module of its own outside this repository: KEDA's 1,000
+dependencies are no part of the lab.
 """
 
 from __future__ import annotations
@@ -18,22 +19,30 @@ from servingpool_lab.go_toolchain import find_go
 VERSION = "2.21.0"
 MODULE = "github.com/kedacore/keda/v2"
 PROGRAM = "keda-operator"
+ADAPTER = "keda-adapter"
+"""Serves the metrics of KEDA's HPAs to the HPA controller."""
+PACKAGES = {PROGRAM: f"{MODULE}/cmd/operator", ADAPTER: f"{MODULE}/cmd/adapter"}
 
 
 def home() -> Path:
-    """Where its operator and its CRDs (`crds/`) are: $SERVINGPOOL_KEDA, else in the cache."""
+    """Where its programs and its CRDs (`crds/`) are: $SERVINGPOOL_KEDA, else in the cache."""
     return Path(os.environ.get("SERVINGPOOL_KEDA") or cache_directory() / "bin" / f"keda-{VERSION}")
 
 
+def built() -> bool:
+    """Whether both programs are there."""
+    return all((home() / name).is_file() for name in PACKAGES)
+
+
 def build() -> Path:
-    """The folder with the program, built if it is not there.
+    """The folder with the programs, built if they are not there.
 
     Raises:
         BuildError: Go is missing.
         CalledProcessError: the build failed; its output is shown.
     """
     target = home()
-    if (target / PROGRAM).is_file():
+    if built():
         return target
     go = find_go()
     environment = go.environment() | {"GOFLAGS": "-mod=mod"}
@@ -47,18 +56,20 @@ def build() -> Path:
             return done.stdout.strip()
 
         run("mod", "init", "scratch")
-        run("get", "-tool", f"{MODULE}/cmd/operator@v{VERSION}")
-        run("build", "-trimpath", "-ldflags=-s -w", "-o", PROGRAM, f"{MODULE}/cmd/operator")
+        run("get", "-tool", *(f"{package}@v{VERSION}" for package in PACKAGES.values()))
+        for name, package in PACKAGES.items():
+            run("build", "-trimpath", "-ldflags=-s -w", "-o", name, package)
         (target / "crds").mkdir(parents=True, exist_ok=True)
         crds = Path(run("list", "-m", "-f", "{{.Dir}}", MODULE)) / "config" / "crd" / "bases"
         for crd in crds.glob("*.yaml"):
             shutil.copyfile(crd, target / "crds" / crd.name)  # the module cache is read-only, and so are its modes
-        shutil.move(Path(scratch) / PROGRAM, target / PROGRAM)
+        for name in PACKAGES:
+            shutil.move(Path(scratch) / name, target / name)
     return target
 
 
 def main() -> int:
-    """Build it and print where it is."""
+    """Build them and print where they are."""
     try:
         sys.stdout.write(f"{build()}\n")
     except (BuildError, subprocess.CalledProcessError) as error:

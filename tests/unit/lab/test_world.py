@@ -65,6 +65,16 @@ def test_doors_open_when_the_replicas_of_the_beginning_are_ready() -> None:
     assert truth["replicas"]["ready"] == 2
 
 
+def test_doors_can_be_opened_from_outside() -> None:
+    case = Case(open_with=9)
+    case.see("a", Standing.READY)
+    assert case.after(5.0)["open"] is False
+    case.world.open()
+    assert case.after(100.0)["arrived"] == pytest.approx(200, abs=40)
+    ended = case.world.fleet.ledger.requests
+    assert len(ended) == case.world.fleet.ledger.ended > 100
+
+
 def test_costs_count_from_the_opening_as_a_static_fleets_do() -> None:
     case = Case()
     case.see("a", Standing.LOADING)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -62,6 +62,11 @@ class Ledger:
     def ended(self) -> int:
         """Requests that ended, whatever way."""
         return len(self._ended)
+
+    @property
+    def requests(self) -> Sequence[Ended]:
+        """Those that ended: of one replica in the order of their ends."""
+        return self._ended
 
     @property
     def attainment(self) -> float | None:

@@ -70,8 +70,13 @@ class World:
                 self.fleet.suspend(key, now)
         self.pods[key] = pod
         if self.course is None and self.fleet.count(Phase.READY) >= self.open_with:
-            self.fleet.open(self.traffic(now))
-            self.course = Course(self.fleet, now)
+            self.open()
+
+    def open(self) -> None:
+        """Lets users in now, however many replicas are ready."""
+        self.advance()
+        self.fleet.open(self.traffic(self.fleet.now))
+        self.course = Course(self.fleet, self.fleet.now)
 
     def see_all(self, pods: list[Pod]) -> None:
         """These are all pods that there are."""
