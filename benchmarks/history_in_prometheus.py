@@ -59,7 +59,7 @@ def through_prometheus(
     try:
         process.wait_ready()
         for body in requests(header, chunks, interval, outages):
-            _send(url, body)
+            send(url, body)
         return asyncio.run(_read(url, header))
     finally:
         process.stop()
@@ -95,7 +95,7 @@ def requests(header: Header, chunks: Sequence[Chunk], interval: float, outages: 
                 str(profile.model_label): header.model,
             }
             for key, (at, values) in _merged(parts, profile, labels).items():
-                body += _field(1, _series(dict(key), at, values, stale))
+                body += field(1, series(dict(key), at, values, stale))
             written[name] = max([written[name], *(float(one.at[-1]) for one, _ in parts)])
         yield bytes(body)
 
@@ -148,18 +148,19 @@ def _merged(
     return found
 
 
-def _series(labels: Mapping[str, str], at: Floats, values: Floats, stale: Floats) -> bytes:
+def series(labels: Mapping[str, str], at: Floats, values: Floats, stale: Floats) -> bytes:
+    """A series of a remote-write request: its samples, and when it is marked as stale, in Unix seconds."""
     samples = [(when, struct.pack("<d", value)) for when, value in zip(at.tolist(), values.tolist(), strict=True)]
     samples += [(when, STALE) for when in stale.tolist()]
     body = bytearray()
     for name, value in sorted(labels.items()):
-        body += _field(1, _field(1, name.encode()) + _field(2, value.encode()))
+        body += field(1, field(1, name.encode()) + field(2, value.encode()))
     for when, packed in sorted(samples):
-        body += _field(2, b"\x09" + packed + b"\x10" + _varint(round(1000 * when)))
+        body += field(2, b"\x09" + packed + b"\x10" + _varint(round(1000 * when)))
     return bytes(body)
 
 
-def _field(number: int, content: bytes) -> bytes:
+def field(number: int, content: bytes) -> bytes:
     """A protobuf field of bytes."""
     return _varint(number << 3 | 2) + _varint(len(content)) + content
 
@@ -182,7 +183,8 @@ def _snappy(content: bytes) -> bytes:
     return bytes(block)
 
 
-def _send(url: str, body: bytes) -> None:
+def send(url: str, body: bytes) -> None:
+    """Write series to the Prometheus at a URL."""
     headers = {
         "Content-Type": "application/x-protobuf",
         "Content-Encoding": "snappy",

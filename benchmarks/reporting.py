@@ -34,9 +34,9 @@ runs.
 """
 
 
-def show(found: Mapping[str, Any]) -> None:
+def show(name: str, found: Mapping[str, Any]) -> None:
     """One row a figure, one column a phase."""
-    table = Table(title=f"{found['pools']} pools, per tick", title_justify="left")
+    table = Table(title=f"{name}, per tick", title_justify="left")
     header, rows = _rows(found)
     for index, title in enumerate(header):
         table.add_column(title, justify="right" if index else "left")

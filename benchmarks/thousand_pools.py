@@ -33,6 +33,7 @@ from reporting import show, write
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.devices import ClaimTemplates
 from servingpool.adapters.cluster.scale import TargetReader
+from servingpool.adapters.cluster.shard_lease import winner
 from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import Status
@@ -47,6 +48,7 @@ from servingpool.reconcile.collect import Owners, Readings
 from servingpool.reconcile.keep import PoolState
 from servingpool.reconcile.loop import All, Reconciler, Tick
 from servingpool.reconcile.plan import PoolPlan, ScaleAction
+from servingpool.reconcile.shards import Shards
 from servingpool.status import Cause, Reporter, build
 
 BEGIN = 1_790_000_000.0
@@ -63,7 +65,12 @@ class Bench:
     """The operator without kopf, against a counting world and a stand-in Prometheus."""
 
     def __init__(
-        self, world: FakeCluster, cache: ClusterCache, prometheus: StandInPrometheus, backend: PrometheusBackend
+        self,
+        world: FakeCluster,
+        cache: ClusterCache,
+        prometheus: StandInPrometheus,
+        backend: PrometheusBackend,
+        members: int,
     ) -> None:
         self.world, self._prometheus, self._meter = world, prometheus, Meter()
         self.now = BEGIN
@@ -75,10 +82,15 @@ class Bench:
             _MeteredBackfill(self._meter, backend),
             _MeteredActor(self._meter, world, cache),
             self._reporter,
-            share=All(lambda: True),
+            share=Shards(_Member(members), "", lambda: self.now) if members > 1 else All(lambda: True),
             interval=INTERVAL,
             budgets=_MeteredBudgetReporter(self._meter, _MeteredBudgets(self._meter, targets, world), world),
         )
+
+    @property
+    def owned(self) -> int:
+        """Pools of this operator."""
+        return len(self._reconciler.states)
 
     async def tick(self, share: float = 1.0) -> Sample:
         """Time moves on by one interval, and the operator has its turn. Only the turn is measured."""
@@ -125,6 +137,23 @@ class Bench:
 
     async def ticks(self, count: int, share: float = 1.0) -> list[Sample]:
         return [await self.tick(share) for _ in range(count)]
+
+
+class _Member:
+    """The first of several operators that all live: its share is what the real hash gives it."""
+
+    leading = True
+
+    def __init__(self, members: int) -> None:
+        self._view = tuple(f"member-{number}" for number in range(members))
+
+    def owns(self, group: str) -> bool:
+        return winner(group, self._view) == self._view[0]
+
+    holds = owns
+
+    def join(self) -> None:
+        """It has."""
 
 
 class _MeteredReadings(Readings):
@@ -212,9 +241,9 @@ async def measure(options: argparse.Namespace) -> dict[str, object]:
         empty, began = rss(), time.process_time()
         world.list_all()
         listed = time.process_time() - began
-        bench = Bench(world, cache, prometheus, backend)
+        bench = Bench(world, cache, prometheus, backend, options.members)
         first = [await bench.tick()]
-        while first[-1].decided < options.pools:
+        while first[-1].decided < bench.owned or len(first) < 3:  # a share is known from the third tick on
             first.append(await bench.tick())
         await bench.ticks(SETTLING)
         profile = cProfile.Profile() if options.profile else None
@@ -233,6 +262,7 @@ async def measure(options: argparse.Namespace) -> dict[str, object]:
     return {
         "pools": options.pools,
         "pools_per_namespace": options.per_namespace,
+        **({"members": options.members, "pools_of_this_member": bench.owned} if options.members > 1 else {}),
         "rss_mib_before_the_first_list": round(empty, 1),
         "cpu_seconds_first_lists": round(listed, 3),
         "ticks_until_all_are_warm": len(first),
@@ -259,6 +289,7 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=4, help="pods of each pool at first; default: %(default)s")
     parser.add_argument("--per-namespace", type=int, default=10, help="pools in a namespace; default: %(default)s")
     parser.add_argument("--budgets", type=int, default=0, help="GPUBudgets that the pools share; default: none")
+    parser.add_argument("--members", type=int, default=1, help="operators that share the pools; one is measured")
     parser.add_argument("--ticks", type=int, default=16, help="ticks measured of each kind; default: %(default)s")
     parser.add_argument("--profile", type=Path, help="write cProfile's statistics of the steady ticks, a day on, here")
     parser.add_argument("--real", action="store_true", help="on a real API server; takes about 15 minutes")
@@ -278,10 +309,13 @@ def main() -> None:
     else:
         gc.set_threshold(*GC_THRESHOLDS)
         found = asyncio.run(measure(options))
-    show(found)
+    name = f"{options.pools} pools"
+    name += f" under {options.budgets} GPU budgets" if options.budgets else ""
+    name += f" on {options.members} members" if options.members > 1 else ""
+    name += ", real API server" if options.real else ""
+    show(name, found)
     if not options.no_results:
-        under = f" under {options.budgets} GPU budgets" if options.budgets else ""
-        write(f"{options.pools} pools{under}{', real API server' if options.real else ''}", found)
+        write(name, found)
 
 
 if __name__ == "__main__":
