@@ -54,8 +54,6 @@ from servingpool.status import Cause, Reporter, build
 BEGIN = 1_790_000_000.0
 INTERVAL = 15.0
 SEED = 1
-HISTORY = 2 * 3600.0
-"""Seconds, as the operator's own default."""
 DAY = 86_400.0
 SETTLING = 12
 """Ticks before the measured ones, in which windows fill (75 s) and scale-ups end (60 s)."""
@@ -70,19 +68,21 @@ class Bench:
         cache: ClusterCache,
         prometheus: StandInPrometheus,
         backend: PrometheusBackend,
-        members: int,
+        options: argparse.Namespace,
     ) -> None:
         self.world, self._prometheus, self._meter = world, prometheus, Meter()
         self.now = BEGIN
         targets = TargetReader(world, cache, time.monotonic)
+        several = options.members > 1
+        share = Shards(_Member(options.members), "", lambda: self.now) if several else All(lambda: True)
         self._reporter = _MeteredReporter(self._meter, world, cache)
         self._reconciler = Reconciler(
             targets,
             _MeteredReadings(self._meter, backend),
-            _MeteredBackfill(self._meter, backend),
+            _MeteredBackfill(self._meter, backend, options.history),
             _MeteredActor(self._meter, world, cache),
             self._reporter,
-            share=Shards(_Member(members), "", lambda: self.now) if members > 1 else All(lambda: True),
+            share=share,
             interval=INTERVAL,
             budgets=_MeteredBudgetReporter(self._meter, _MeteredBudgets(self._meter, targets, world), world),
         )
@@ -167,8 +167,8 @@ class _MeteredReadings(Readings):
 
 
 class _MeteredBackfill(Backfill):
-    def __init__(self, meter: Meter, backend: PrometheusBackend) -> None:
-        super().__init__({backend.config.name: backend}, history=HISTORY)
+    def __init__(self, meter: Meter, backend: PrometheusBackend, history: float) -> None:
+        super().__init__({backend.config.name: backend}, history=history)
         self._meter = meter
 
     async def run(self, backend: str, fresh: Sequence[PendingPool], now: float) -> None:
@@ -241,7 +241,7 @@ async def measure(options: argparse.Namespace) -> dict[str, object]:
         empty, began = rss(), time.process_time()
         world.list_all()
         listed = time.process_time() - began
-        bench = Bench(world, cache, prometheus, backend, options.members)
+        bench = Bench(world, cache, prometheus, backend, options)
         first = [await bench.tick()]
         while first[-1].decided < bench.owned or len(first) < 3:  # a share is known from the third tick on
             first.append(await bench.tick())
@@ -262,6 +262,7 @@ async def measure(options: argparse.Namespace) -> dict[str, object]:
     return {
         "pools": options.pools,
         "pools_per_namespace": options.per_namespace,
+        "seconds_of_history": options.history,
         **({"members": options.members, "pools_of_this_member": bench.owned} if options.members > 1 else {}),
         "rss_mib_before_the_first_list": round(empty, 1),
         "cpu_seconds_first_lists": round(listed, 3),
@@ -290,6 +291,7 @@ def main() -> None:
     parser.add_argument("--per-namespace", type=int, default=10, help="pools in a namespace; default: %(default)s")
     parser.add_argument("--budgets", type=int, default=0, help="GPUBudgets that the pools share; default: none")
     parser.add_argument("--members", type=int, default=1, help="operators that share the pools; one is measured")
+    parser.add_argument("--history", type=float, default=7200.0, help="seconds read of each pool; default: %(default)s")
     parser.add_argument("--ticks", type=int, default=16, help="ticks measured of each kind; default: %(default)s")
     parser.add_argument("--profile", type=Path, help="write cProfile's statistics of the steady ticks, a day on, here")
     parser.add_argument("--real", action="store_true", help="on a real API server; takes about 15 minutes")
