@@ -6,12 +6,14 @@ import json
 import platform
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from stated import Kept, stamped, tables
 
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "build" / "benchmarks" / "thousand_pools.json"
@@ -59,7 +61,10 @@ def write(name: str, found: Mapping[str, Any]) -> None:
     held = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     FIGURES.parent.mkdir(parents=True, exist_ok=True)
     FIGURES.write_text(json.dumps(held | {name: found}, indent=1) + "\n")
-    PAGE.write_text(with_section(PAGE.read_text() if PAGE.exists() else "", name, found))
+    page = with_section(PAGE.read_text(), name, found)
+    kept = replace(Kept.load(PAGE.stem), figures=tables(page))
+    kept.save(PAGE.stem)
+    PAGE.write_text(stamped(page, kept))
 
 
 def with_section(page: str, name: str, found: Mapping[str, Any]) -> str:

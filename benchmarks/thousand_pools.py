@@ -243,7 +243,7 @@ async def measure(options: argparse.Namespace) -> dict[str, object]:
         listed = time.process_time() - began
         bench = Bench(world, cache, prometheus, backend, options)
         first = [await bench.tick()]
-        while first[-1].decided < bench.owned or len(first) < 3:  # a share is known from the third tick on
+        while first[-1].decided < bench.owned or not bench.owned:  # a share is known after some seconds
             first.append(await bench.tick())
         await bench.ticks(SETTLING)
         profile = cProfile.Profile() if options.profile else None

@@ -166,7 +166,7 @@ ALERTS = (
         effect="All pools react later to a change of load.",
         action=(
             "Compare servingpool_tick_duration_seconds with the interval ($(INTERVAL)). Slow queries: check "
-            "Prometheus, or raise the backend's concurrency. CPU throttling: raise the limit; 1,000 pools take 0.2"
+            "Prometheus, or raise the backend's concurrency. CPU throttling: raise the limit; 1,000 pools take 0.3"
             " cores. Otherwise raise the interval."
         ),
     ),
