@@ -389,7 +389,7 @@ COSTS = (
     Claim("docs/index.md", "| {} queries every 15 s for 1,000 pools", "thousand-pools", loop(1000, "queries")),
     Claim(
         "docs/design.md",
-        "4,000 idle | {} s steady, {} s a day on, {} s idle, beside other work | {} MiB | {} | {}, a day on {} / {} |",
+        "4,000 idle | {} s steady, {} s a day on, {} s idle | {} MiB | {} | {}, a day on {} / {} |",
         "thousand-pools",
         by_phase,
     ),

@@ -52,7 +52,8 @@ def test_every_text_states_the_figures_of_its_json() -> None:
 def test_every_page_is_as_its_run_left_it() -> None:
     names = {name for part in evidence.PARTS for name in part.kept}
     assert {file.stem for file in FIGURES.glob("*.json")} == names
-    assert {file.stem for file in PAGES.glob("*.md")} < names
+    # A page of rivals that really ran has its record beside it; tests/rivals compares them.
+    assert {file.stem for file in PAGES.glob("*.md") if not file.with_suffix(".json").exists()} < names
     assert stated.edited(names) == []
 
 
