@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 DEAD_AFTER = 4
 """Intervals without a finished tick after which the loop counts as hung."""
-LEAST_TENURE = 60.0
+LEAST_TENURE = 90.0
 """Seconds for which a tick may always last before its member loses its share: a slow tick is better than none."""
 LEAST_PATIENCE = 120.0
 """Seconds without a finished tick that are always allowed: a tick may wait for Prometheus and the API server."""

@@ -77,8 +77,8 @@ class Shards:
         What comes was in no group before, and all that know it know its group: unless a list has shown it, or budgets
         and namespaces have changed, by which others may still place it elsewhere.
         """
-        now = self._looked = self._clock()
-        before, found = self._groups, self._find()
+        now, before, found = self._clock(), self._groups, self._find()
+        self._looked = now
         if found is before:
             return
         if found.edition != before.edition:

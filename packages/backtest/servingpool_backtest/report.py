@@ -34,8 +34,8 @@ class Error:
     """Points, likewise."""
 
 
-OFTEN = Error("each 15 s, none lost", ("1.7%", "6.7%"), ("0.5", "2.4"))
-RARELY = Error("each 30 s, one in 20 lost, ten minutes missing", ("6.1%", "31%"), ("0.8", "2.2"))
+OFTEN = Error("each 15 s, none lost", ("3.1%", "18%"), ("0.5", "1.8"))
+RARELY = Error("each 30 s, one in 20 lost, ten minutes missing", ("7.2%", "33%"), ("0.6", "1.6"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from servingpool.reconcile.loop import Tick
 from servingpool.reconcile.metrics import LoopMetrics
-from servingpool.reconcile.operator import DEAD_AFTER, Heartbeat, Operator
+from servingpool.reconcile.operator import DEAD_AFTER, LEAST_TENURE, Heartbeat, Operator
 
 from ..adapters.cluster.virtual_time import now, run  # noqa: TID252, one clock for all areas
 
@@ -145,7 +145,7 @@ def test_a_loop_that_hangs_gives_its_pools_to_others_before_it_is_restarted() ->
         for _ in range(100):  # slow ticks are none that hang
             assert operator.alive
             await asyncio.sleep(1.0)
-        await asyncio.sleep(DEAD_AFTER * INTERVAL + 1.0)
+        await asyncio.sleep(max(DEAD_AFTER * INTERVAL, LEAST_TENURE) + 1.0)
         assert not operator.alive
         assert operator.problem is None
         await operator.stop()

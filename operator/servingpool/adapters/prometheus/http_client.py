@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import re
 import socket
 import threading
 import time
@@ -36,8 +37,9 @@ _CHUNK = 2**16
 _NEXT_ROW = b',{"metric":'
 """Between two rows, and nowhere else: within a string, quotes have a backslash before them. Where a server writes
 blanks in between, all rows are parsed at once."""
-UNDELAYED = {"nocache": "1", "latency_offset": "1ms"}
-"""Parameters without which VictoriaMetrics answers as of 30 s ago, at times of its own; others ignore them."""
+UNDELAYED = {"nocache": "1", "latency_offset": "5s"}
+"""Parameters without which VictoriaMetrics answers as of 30 s ago, at times of its own. In 5 s it has a scrape whole.
+Some servers refuse parameters that they do not know."""
 _LOGGED = 500
 _KNOWN_ERROR_TYPES = {"timeout", "canceled", "execution", "bad_data", "internal", "unavailable", "not_found"}
 _HEAVY_TYPES = {"timeout", "canceled", "execution"}
@@ -77,6 +79,8 @@ class Answer(requests.Response):
         """Kind of a query result: vector or matrix."""
         self.partial: object = None
         """The server's word that stores behind it did not answer. Not for the status: Thanos names their addresses."""
+        self.delayed = False
+        """Whether it is VictoriaMetrics': no other says how many series it fetched."""
         self.ends: Any = None
         """The first row and the last as JSON has them, or all rows where none could be told apart unparsed."""
         self._between = 0, 0
@@ -89,6 +93,7 @@ class Answer(requests.Response):
         try:
             reply = self._parsed(self.body[:second] + self.body[last:])
             data, self.partial = reply["data"], reply.get("isPartial") or _lacking(reply.get("warnings") or ())
+            self.delayed = "seriesFetched" in (reply.get("stats") or ())
             self.kind, self.ends = data.get("resultType"), data.get("result")
         except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
             raise requests.exceptions.InvalidJSONError(response=self) from error
@@ -127,6 +132,8 @@ class PrometheusClient:
         if config.tls.cert_file and config.tls.key_file:
             session.cert = (str(config.tls.cert_file), str(config.tls.key_file))
         self.config = config
+        self._delayed = False
+        """Whether the server has answered as VictoriaMetrics does."""
         self._api = PrometheusConnect(config.url, session=session, timeout=config.timeout)
         self._transport = Transport(config.name)
         # No other adapter may answer: the library's retries for six seconds, and neither it nor requests' has bounds.
@@ -144,16 +151,27 @@ class PrometheusClient:
         self._api.close()
 
     def query(self, query: str, timeout: float, at: float | None = None) -> Answer:
-        """An instant query, now or `at` a Unix time. `timeout`: seconds to the last byte. Raises MetricsUnavailable."""
+        """An instant query, now or `at` a Unix time. `timeout`: seconds to the last byte. Raises MetricsUnavailable.
+
+        The answer may be a partial one; see `whole`.
+        """
         when = {} if at is None else {"time": f"{at:.3f}"}
         return self._ask("vector", partial(self._api.custom_query, query), when, timeout)
 
     def query_range(self, query: str, times: tuple[float, float, float], timeout: float) -> Answer:
-        """A range query: from, to (Unix seconds) and by a step (seconds). Raises MetricsUnavailable."""
+        """As `query`: a range from, to (Unix seconds) and by a step (seconds)."""
         start, end, step = (f"{time:.3f}" for time in times)
         first, last = (datetime.fromtimestamp(time, UTC) for time in times[:2])
         ask = partial(self._api.custom_query_range, query, first, last, step)
         return self._ask("matrix", ask, {"start": start, "end": end}, timeout)  # the library rounds to whole seconds
+
+    def whole(self, answer: Answer) -> Answer:
+        """The answer. Raises MetricsUnavailable if it is a partial one."""
+        if answer.partial:
+            # Not even what it has is used: stores that share series by a hash each have some figures of every pod.
+            said = "gave a partial answer; check the stores that it reads from"
+            raise self._unavailable(said, str(answer.partial).encode())
+        return answer
 
     def active_targets(self) -> list[dict[str, Any]]:
         """Targets that Prometheus scrapes. Raises MetricsUnavailable, also where a server has no such list."""
@@ -165,14 +183,11 @@ class PrometheusClient:
     def _ask(self, kind: str, ask: Callable[..., Any], params: dict[str, str], timeout: float) -> Answer:
         seconds = max(timeout, 0.001)
         params["timeout"] = f"{round(seconds * 1000)}ms"  # so that Prometheus gives up too
-        params |= UNDELAYED
+        params |= UNDELAYED if self._delayed else {}
         answer: Answer = self._called(partial(ask, params=params, timeout=seconds))
         if answer.kind != kind or not isinstance(answer.ends, list):
             raise self._no_results(answer)
-        if answer.partial:
-            # Not even what it has is used: stores that share series by a hash each have some figures of every pod.
-            said = "gave a partial answer; check the stores that it reads from"
-            raise self._unavailable(said, str(answer.partial).encode())
+        self._delayed = answer.delayed
         return answer
 
     def _called(self, call: Callable[[], Any]) -> Any:
@@ -240,7 +255,8 @@ class PrometheusClient:
 
 def _lacking(warnings: Sequence[object]) -> list[object]:
     """The warnings less those on the query itself, which series of a single pod may bring about."""
-    return [one for one in warnings if not str(one).startswith(("PromQL info", "PromQL warning"))]
+    own = re.compile(r"PromQL (info|warning)|\d+ more \w+ annotations omitted")
+    return [one for one in warnings if not own.match(str(one))]
 
 
 def _what(error: Exception) -> str:

@@ -176,7 +176,7 @@ def read_layout(
 
 def read_samples(client: PrometheusClient, timeout: float, plan: Plan, scope: Scope) -> Evaluation:
     """The samples of a scope now."""
-    answer = client.query(plan.query(scope), timeout)
+    answer = client.whole(client.query(plan.query(scope), timeout))
     table = gather(answer.rows(), plan.columns)
     if len(table.rows) > MOST_SAMPLES:
         raise Excess(client.config.name, f"answered with samples of more than {MOST_SAMPLES} pods")
@@ -190,7 +190,7 @@ def read_range(
     client: PrometheusClient, timeout: float, plan: Plan, scope: Scope, times: tuple[float, float, float]
 ) -> dict[float, Samples]:
     """The samples of a scope by time of evaluation, from, to and by a step (seconds)."""
-    answer = client.query_range(plan.query(scope), times, timeout)
+    answer = client.whole(client.query_range(plan.query(scope), times, timeout))
     tables = gather_range(answer.rows(), plan.columns, *times[:2])
     return {at: table.samples(at, client.config.staleness)[0] for at, table in tables.items()}
 
@@ -212,8 +212,10 @@ def read_causes(
     request: ReadRequest,
     pods: Collection[PodKey],
 ) -> Mapping[PodKey, Missing]:
-    """Why these pods have no sample."""
+    """Why these pods have no sample; nothing where the answer may lack series."""
     answer = client.query(question(queries, known, pods), timeout)
+    if answer.partial:
+        return {}
     return causes(queries, request.engine, known, pods, answer.rows(), request.match_labels)
 
 

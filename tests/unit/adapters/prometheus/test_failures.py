@@ -424,10 +424,22 @@ async def test_a_partial_answer_is_no_reading_and_the_store_not_named(
     assert ("chat", "llama-0") in (await backend.read(request_2s_100ms, NOW + 30)).samples
 
 
+@pytest.mark.parametrize("beside", PARTIAL.values(), ids=PARTIAL)
+async def test_a_partial_look_up_of_the_buckets_stops_no_pool(prometheus, backend, request_2s_100ms, beside):
+    """It asks all stores, also those that have no pod of ours."""
+    prometheus.expose("llama-0")
+    prometheus.beside = beside
+    await backend.read(request_2s_100ms, NOW)
+    prometheus.beside = {}
+    assert ("chat", "llama-0") in (await backend.read(request_2s_100ms, NOW + 15)).samples
+    assert len(prometheus.asked) == 3, "the buckets of the partial answer are kept"
+
+
 async def test_a_warning_on_the_query_itself_costs_nothing(prometheus, backend, request_2s_100ms):
     """One pod's series can bring it about: the samples of all others are whole."""
     mixed = "encountered a mix of histograms and floats for aggregation (1:5)"
-    prometheus.beside = {"warnings": [f"PromQL warning: {mixed}"], "infos": ["PromQL info: not a counter"]}
+    of_the_query = [f"PromQL warning: {mixed}", "3 more warning annotations omitted"]
+    prometheus.beside = {"warnings": of_the_query, "infos": ["PromQL info: not a counter"]}
     prometheus.expose("llama-0")
     assert ("chat", "llama-0") in (await backend.read(request_2s_100ms, NOW)).samples
 

@@ -233,12 +233,18 @@ async def test_prometheus_is_told_how_long_we_wait(prometheus, open_backend, req
     assert all(0 < later <= earlier <= 4_000 for earlier, later in pairwise(milliseconds))
 
 
-async def test_no_answer_is_delayed_by_the_server(prometheus, backend, request_2s_100ms):
-    """VictoriaMetrics answers as of 30 s ago without these."""
+async def test_a_server_that_delays_its_answers_is_asked_not_to_and_no_other(
+    prometheus, open_backend, request_2s_100ms
+):
+    """VictoriaMetrics answers as of 30 s ago without these; some servers refuse parameters that they do not know."""
+    backend = open_backend(concurrency=1)
     await backend.read(request_2s_100ms, NOW)
+    assert not any("latency_offset" in one.parameters for one in prometheus.asked)
+    prometheus.beside = {"stats": {"seriesFetched": "7", "executionTimeMsec": 2}}
+    await backend.read(request_2s_100ms, NOW + 15)
     await backend.history(request_2s_100ms, start=NOW - 30, end=NOW, step=15, namespaces=["chat"])
-    asked = {(one.parameters["nocache"], one.parameters["latency_offset"]) for one in prometheus.asked}
-    assert asked == {("1", "1ms")}
+    asked = [(one.parameters["nocache"], one.parameters["latency_offset"]) for one in prometheus.asked[-2:]]
+    assert asked == [("1", "5s")] * 2
 
 
 async def test_a_rotated_token_is_used_at_once(prometheus, open_backend, request_2s_100ms, tmp_path):
