@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationError
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError
 
 from servingpool.api.part import Part
 from servingpool.api.text import Text
@@ -17,7 +17,7 @@ from servingpool.catalogue.conditions import Reason
 __all__ = ["Condition", "ConditionType", "Conditions", "Reason", "Truth", "condition", "condition_of", "updated"]
 
 
-Generation = Annotated[int, AfterValidator(lambda given: max(0, given))]
+Generation = Annotated[int, BeforeValidator(lambda given: max(0, given) if type(given) is int else 0)]
 """Of an object's spec. A damaged one is read as 0: no condition that names less can be written."""
 
 

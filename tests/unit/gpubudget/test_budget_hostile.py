@@ -96,8 +96,8 @@ def test_replicas_ordered_by_hand_take_no_min_from_another_pool_also_under_a_new
     assert world.services["hog"].replicas * GPUS == 4
 
 
-@pytest.mark.parametrize("generation", [-1, -(2**31)])
-def test_a_budget_whose_generation_is_damaged_ends_no_tick(generation: int) -> None:
+@pytest.mark.parametrize("generation", [-1, -(2**31), {"a": None}, "1", None])
+def test_a_budget_whose_generation_is_damaged_ends_no_tick(generation: Any) -> None:
     world = victim()
     budget(world, 16, generation=generation)
     assert [world.step().failed for _ in range(3)] == [0, 0, 0]

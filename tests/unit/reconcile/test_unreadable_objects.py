@@ -202,6 +202,15 @@ def test_a_pool_without_a_time_of_creation_ends_no_tick(value: object) -> None:
     assert world.condition("Ready", "good") == ("True", "SucceededGetScale")
 
 
+@pytest.mark.parametrize("value", [-1, {"a": None}, "1", None])
+def test_a_pool_with_a_damaged_generation_ends_no_tick(value: object) -> None:
+    world = two()
+    world.kind, world.path, world.value = "pool", ("metadata", "generation"), value
+    world.cache.see_pool(copy.deepcopy(world.cache.pools["chat", "bad"]), gone=False)
+    assert world.step().failed == 0
+    assert world.condition("Ready", "good") == ("True", "SucceededGetScale")
+
+
 def test_nothing_is_removed_because_a_pod_cannot_be_read() -> None:
     """Its share of the load is not seen where its samples are not, and would be missed."""
     world = two()
