@@ -11,6 +11,7 @@ import math
 import struct
 import urllib.request
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -40,9 +41,18 @@ def through_prometheus(
     header: Header, chunks: Sequence[Chunk], interval: float, outages: Outages, directory: Path
 ) -> list[Chunk]:
     """The chunks as recorded from a real Prometheus that holds them. `interval`: seconds between two scrapes."""
+    with receiving(directory) as url:
+        for body in requests(header, chunks, interval, outages):
+            send(url, body)
+        return asyncio.run(_read(url, header))
+
+
+@contextmanager
+def receiving(directory: Path, settings: str = "{}") -> Iterator[str]:
+    """The URL of a Prometheus that scrapes nothing and is written to. `settings`: its configuration, as YAML."""
     url = f"http://127.0.0.1:{free_ports(1)[0]}"
     configuration = directory / "prometheus.yaml"
-    configuration.write_text("{}\n")
+    configuration.write_text(f"{settings}\n")
     process = SupervisedProcess(
         "prometheus",
         [
@@ -58,9 +68,7 @@ def through_prometheus(
     process.start()
     try:
         process.wait_ready()
-        for body in requests(header, chunks, interval, outages):
-            send(url, body)
-        return asyncio.run(_read(url, header))
+        yield url
     finally:
         process.stop()
 

@@ -16,15 +16,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from history_in_prometheus import field, send, series
+from history_in_prometheus import field, receiving, send, series
 from prometheus_client.parser import text_string_to_metric_families
 from reporting import ROOT, show, write
 
 from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend
 from servingpool.adapters.prometheus.samples import FleetReading, ReadRequest
-from servingpool_lab.binaries import ensure_binaries
-from servingpool_lab.control_plane import free_ports
-from servingpool_lab.processes import SupervisedProcess, http_ready
 
 PAGE = ROOT / "tests" / "fixtures" / "vllm-0.32.0-metrics.txt"
 SCRAPED = 15.0
@@ -50,31 +47,13 @@ def main() -> None:
 
 def measured(directory: Path, pods: int) -> dict[str, Any]:
     """What a tick's read cost, as Prometheus has logged it."""
-    url, log = f"http://127.0.0.1:{free_ports(1)[0]}", directory / "queries.log"
-    (directory / "prometheus.yaml").write_text(f"global: {{query_log_file: {log}}}\n")
-    process = SupervisedProcess(
-        "prometheus",
-        [
-            ensure_binaries("prometheus")["prometheus"],
-            f"--config.file={directory / 'prometheus.yaml'}",
-            f"--storage.tsdb.path={directory / 'data'}",
-            f"--web.listen-address={url.removeprefix('http://')}",
-            "--web.enable-remote-write-receiver",
-        ],
-        directory / "prometheus.log",
-        ready=http_ready(f"{url}/-/ready"),
-    )
-    process.start()
-    try:
-        process.wait_ready()
-        began, held = time.time(), 0
+    log, began, held = directory / "queries.log", time.time(), 0
+    with receiving(directory, f"global: {{query_log_file: {log}}}") as url:
         for number in range(pods):
             count, body = scrapes(number, began)
             held += count
             send(url, body)
-        logged = list(asyncio.run(reads(url, log)))
-    finally:
-        process.stop()
+        logged = asyncio.run(reads(url, log))
     return {
         "pods": pods,
         "series": held,

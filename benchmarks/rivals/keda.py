@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from build_keda import ADAPTER, PROGRAM, home
+import keda_process
+from build_keda import ADAPTER
 from rivals.aggregation import PATIENCE, answers, authority_of, register
 from servingpool_lab.control_plane import ControlPlane, free_ports
 from servingpool_lab.credentials import CertificateAuthority, Identity, write_private
-from servingpool_lab.processes import SupervisedProcess, http_ready
 
 NAMESPACE = "default"
 GROUP, VERSION = "external.metrics.k8s.io", "v1beta1"
@@ -24,28 +23,16 @@ def keda(plane: ControlPlane, directory: Path) -> Iterator[Callable[[], bool]]:
     Raises:
         ProcessError: one does not become ready.
     """
-    for crd in sorted((home() / "crds").glob("*.yaml")):
-        plane.apply(crd)
-    health, metrics, service, serving, adapter_metrics = free_ports(5)
-    kubeconfig = plane.user_kubeconfig("keda", ["system:masters"])
-    authority = authority_of(plane)
+    authority, logs = authority_of(plane), directory / "logs"
     server = authority.issue_server(["localhost"], ["127.0.0.1"])
     client = authority.issue_user("keda-adapter", [])
-    operator = _process(
-        PROGRAM,
-        directory,
-        [
-            f"--kubeconfig={kubeconfig}",
-            f"--cert-dir={_certificates(directory / 'keda-server', authority, server)}",
-            f"--health-probe-bind-address=127.0.0.1:{health}",
-            f"--metrics-bind-address=127.0.0.1:{metrics}",
-            f"--metrics-service-bind-address=127.0.0.1:{service}",
-        ],
-        http_ready(f"http://127.0.0.1:{health}/readyz"),
-    )
-    adapter = _process(
+    certificates = _certificates(directory / "keda-server", authority, server)
+    operator, service = keda_process.operator(plane, NAMESPACE, certificates, logs / "keda-operator.log", PATIENCE)
+    serving, adapter_metrics = free_ports(2)
+    kubeconfig = keda_process.kubeconfig(plane)
+    adapter = keda_process.program(
         ADAPTER,
-        directory,
+        NAMESPACE,
         [
             *(f"--{flag}={kubeconfig}" for flag in ("kubeconfig", "lister-kubeconfig")),
             *(f"--{flag}={kubeconfig}" for flag in ("authentication-kubeconfig", "authorization-kubeconfig")),
@@ -55,7 +42,9 @@ def keda(plane: ControlPlane, directory: Path) -> Iterator[Callable[[], bool]]:
             f"--port={adapter_metrics}",
             f"--metrics-service-address=127.0.0.1:{service}",
         ],
+        logs / "keda-adapter.log",
         lambda: answers(plane, GROUP, VERSION),
+        PATIENCE,
     )
     with ExitStack() as until:
         for process in (operator, adapter):
@@ -65,18 +54,6 @@ def keda(plane: ControlPlane, directory: Path) -> Iterator[Callable[[], bool]]:
         register(plane, GROUP, VERSION, serving)
         adapter.wait_ready()
         yield lambda: operator.running and adapter.running
-
-
-def _process(name: str, directory: Path, flags: list[str], ready: Callable[[], bool]) -> SupervisedProcess:
-    namespaces = ("WATCH_NAMESPACE", "POD_NAMESPACE", "KEDA_CLUSTER_OBJECT_NAMESPACE")
-    return SupervisedProcess(
-        name,
-        [home() / name, *flags],
-        directory / "logs" / f"{name}.log",
-        ready=ready,
-        ready_timeout_seconds=PATIENCE,
-        environment={**os.environ, **dict.fromkeys(namespaces, NAMESPACE)},
-    )
 
 
 def _certificates(directory: Path, authority: CertificateAuthority, identity: Identity) -> Path:

@@ -12,7 +12,7 @@ from servingpool.api import duration
 from servingpool.api.group import API_VERSION, KIND
 from servingpool.decision.pool import Pool, Slo
 from servingpool_lab import kwok
-from servingpool_lab.workload import Engines, Manifest, engines
+from servingpool_lab.workload import Engines, Manifest, engines, page_server
 from servingpool_simulation.baselines.catalogue import BY_SLUG
 from servingpool_simulation.fleet import ColdStart
 from servingpool_simulation.hardware import engine_profile
@@ -138,7 +138,7 @@ def nodes() -> list[Manifest]:
 
 def deployments(fleets: Iterable[Fleet]) -> list[Manifest]:
     """One for each fleet, and the pod that shows their replicas."""
-    return [*map(_engines, fleets), _state()]
+    return [*map(_engines, fleets), page_server(STATE, STATE)]
 
 
 def _engines(fleet: Fleet) -> Manifest:
@@ -146,24 +146,6 @@ def _engines(fleet: Fleet) -> Manifest:
     if not fleet.scraped:
         del made["spec"]["template"]["metadata"]["annotations"]["prometheus.io/scrape"]
     return made
-
-
-def _state() -> Manifest:
-    labels = {kwok.APP_LABEL: STATE}
-    annotations = {"prometheus.io/scrape": "true", kwok.LOAD_SECONDS_ANNOTATION: "1"}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": STATE, "namespace": "default", "labels": labels},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels, "annotations": annotations},
-                "spec": {"containers": [{"name": "metrics", "image": STATE}]},
-            },
-        },
-    }
 
 
 def serving_pool() -> Manifest:

@@ -13,7 +13,7 @@ from servingpool.api.group import API_VERSION, KIND
 from servingpool.api.spec import Behavior
 from servingpool.decision.pool import Slo
 from servingpool_lab import kwok
-from servingpool_lab.workload import Engines, Manifest, engines
+from servingpool_lab.workload import Engines, Manifest, engines, page_server
 from servingpool_simulation.prices import price
 from servingpool_simulation.traces import Trace, azure2023_code, azure2023_conv
 
@@ -157,25 +157,7 @@ def deployments(pace: Pace) -> list[Manifest]:
         engines(Engines(one.name, pool.name, 1, one.initial, *pace.load, gpu_product=NODES[one.gpu][0]))
         for pool, one in TARGETS.values()
     ]
-    return [*scaled, _router()]
-
-
-def _router() -> Manifest:
-    labels = {kwok.APP_LABEL: ROUTER}
-    annotations = {"prometheus.io/scrape": "true", kwok.LOAD_SECONDS_ANNOTATION: "1"}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": ROUTER, "namespace": "default", "labels": labels},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels, "annotations": annotations},
-                "spec": {"containers": [{"name": "router", "image": "vllm-router"}]},
-            },
-        },
-    }
+    return [*scaled, page_server(ROUTER, "vllm-router")]
 
 
 def budget() -> Manifest:

@@ -97,6 +97,25 @@ def deployment(scenario: Scenario) -> Manifest:
     )
 
 
+def page_server(name: str, image: str) -> Manifest:
+    """A Deployment of one pod that is no engine, with a page that is scraped. It is Ready after a second."""
+    labels = {kwok.APP_LABEL: name}
+    annotations = {"prometheus.io/scrape": "true", kwok.LOAD_SECONDS_ANNOTATION: "1"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default", "labels": labels},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels, "annotations": annotations},
+                "spec": {"containers": [{"name": image, "image": image}]},
+            },
+        },
+    }
+
+
 def engines(wanted: Engines) -> Manifest:
     """The sample vLLM Deployment, made into the one that is wanted."""
     samples = yaml.safe_load_all((deploy_directory() / "samples" / "vllm-deployment.yaml").read_text())
