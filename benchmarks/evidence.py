@@ -192,6 +192,7 @@ def remake(part: Part, jobs: int) -> None:
             _write(name, replace(Kept.load(name), core=core))
         return
     print(f"{part.name}: about {part.minutes:.0f} minutes with nothing known from before", flush=True)
+    past = {name: Kept.load(name) for name in part.kept if (FIGURES / f"{name}.json").exists()}
     began = time.monotonic()
     for command in part.commands:
         _run(command.format(jobs=jobs))
@@ -200,7 +201,7 @@ def remake(part: Part, jobs: int) -> None:
         raise SystemExit(f"{part.name}: the sources changed meanwhile; run it again")
     for name in part.kept:
         found = tables((PAGES / f"{name}.md").read_text()) if part.pages else {}
-        before = Kept.load(name) if (FIGURES / f"{name}.json").exists() else None
+        before = past.get(name)
         lost = worse(found, before.figures) if before else []
         day = f"{datetime.now(UTC):%Y-%m-%d}"
         _write(name, Kept(core, day, minutes, inputs, lost, before.core if before and lost else "", found))

@@ -40,6 +40,7 @@ blanks in between, all rows are parsed at once."""
 UNDELAYED = {"nocache": "1", "latency_offset": "5s"}
 """Parameters without which VictoriaMetrics answers as of 30 s ago, at times of its own. In 5 s it has a scrape whole.
 Some servers refuse parameters that they do not know."""
+_ON_THE_QUERY = re.compile(r"PromQL (info|warning)|\d+ more \w+ annotations omitted")
 _LOGGED = 500
 _KNOWN_ERROR_TYPES = {"timeout", "canceled", "execution", "bad_data", "internal", "unavailable", "not_found"}
 _HEAVY_TYPES = {"timeout", "canceled", "execution"}
@@ -255,8 +256,7 @@ class PrometheusClient:
 
 def _lacking(warnings: Sequence[object]) -> list[object]:
     """The warnings less those on the query itself, which series of a single pod may bring about."""
-    own = re.compile(r"PromQL (info|warning)|\d+ more \w+ annotations omitted")
-    return [one for one in warnings if not own.match(str(one))]
+    return [one for one in warnings if not _ON_THE_QUERY.match(str(one))]
 
 
 def _what(error: Exception) -> str:
