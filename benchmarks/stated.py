@@ -18,7 +18,7 @@ PAGES = ROOT / "docs" / "benchmarks"
 FIGURES = PAGES / "figures"
 MISSED = re.compile(r"[\d%s]!|\*\*(?:missed|not reached)\*\*")
 """How the pages mark what misses the SLO or a bar."""
-STAMP = re.compile(r"^Figures of core commit .*\n(?:[^\n]+\n)*\n", re.MULTILINE)
+STAMP = re.compile(r"^These figures were computed with core commit .*\n(?:[^\n]+\n)*\n", re.MULTILINE)
 
 Row = list[str]
 Tables = dict[str, list[Row]]
@@ -115,7 +115,8 @@ def _misses(found: Tables) -> dict[tuple[str, str], int]:
 
 def stamped(page: str, kept: Kept) -> str:
     """The page with core and day below its title, and what became worse."""
-    said = f"Figures of core commit {kept.core}, run on {kept.day}; `make evidence` makes them anew."
+    said = f"These figures were computed with core commit {kept.core} on {kept.day}."
+    said += " `make evidence` computes them again."
     if kept.worse:
         said += f"\nMore misses than with core {kept.before}: {', '.join(kept.worse)}."
     title, _, rest = STAMP.sub("", page).partition("\n\n")

@@ -93,7 +93,7 @@ def test_a_page_has_one_stamp_and_says_what_became_worse() -> None:
     assert stated.worse(now, KEPT.figures) == ["ramp", "Dollars"]
     assert stated.worse(KEPT.figures, now) == []
     page = stated.stamped(stated.stamped(PAGE, KEPT), replace(KEPT, worse=["ramp"], before="123456789"))
-    assert page.count("Figures of core commit") == 1
+    assert page.count("These figures were computed") == 1
     assert "\nMore misses than with core 123456789: ramp.\n" in page
     assert stated.stamped(page, KEPT) == stated.stamped(PAGE, KEPT)
 
