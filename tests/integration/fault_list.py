@@ -45,6 +45,11 @@ def is_scale(request: web.BaseRequest) -> bool:
     return request.method == "PATCH" and request.path.endswith("/scale")
 
 
+async def no_connection_stands(request: web.BaseRequest, _: bytes) -> web.StreamResponse | None:
+    """Ends a connection that was being made while the others were cut: it would serve for as long as it is kept."""
+    return reset(request)
+
+
 @contextlib.contextmanager
 def reset_amid_a_patch(stage: Stage) -> Iterator[None]:
     """The order is carried out, and its answer is lost."""
@@ -96,8 +101,11 @@ def expired_certificate(stage: Stage) -> Iterator[None]:
         patch.setattr(credentials, "_LIFETIME", timedelta(seconds=-1))
         expired = stage.authority.issue_server([HOST], [])
     stage.api.show(expired, stage.directory)
-    yield
-    stage.api.show(stage.authority.issue_server([HOST], []), stage.directory)
+    try:
+        with stage.api.breaking(no_connection_stands):
+            yield
+    finally:
+        stage.api.show(stage.authority.issue_server([HOST], []), stage.directory)
 
 
 @contextlib.contextmanager
@@ -105,10 +113,11 @@ def no_names(stage: Stage) -> Iterator[None]:
     """No name can be resolved, and no connection stands."""
     flag = stage.directory / "no-names"
     flag.touch()
-    stage.api.cut()
-    stage.metrics.cut()
-    yield
-    flag.unlink()
+    try:
+        with stage.api.breaking(no_connection_stands), stage.metrics.breaking(no_connection_stands):
+            yield
+    finally:
+        flag.unlink()
 
 
 @contextlib.contextmanager
@@ -318,9 +327,11 @@ def missed_delete(stage: Stage) -> Iterator[None]:
         return None if b'"type":"DELETED"' in line and path.endswith("/deployments") else line
 
     stage.api.line = shown
-    stage.plane.client.delete(stage.path(name))
-    yield
-    stage.api.line = None
+    try:
+        stage.plane.client.delete(stage.path(name))
+        yield
+    finally:
+        stage.api.line = None
     stage.plane.client.delete(stage.cluster.path(name))
 
 
