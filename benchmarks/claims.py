@@ -225,6 +225,16 @@ def real_loop(kept: Kept) -> tuple[str, str]:
     return f"{number(seconds):.1f}", f"{number(memory):.0f}"
 
 
+def replayed(*runs: str) -> Read:
+    """Attained and replica-hours of each of these rows of the published runs."""
+
+    def read(kept: Kept) -> tuple[str, ...]:
+        rows = [kept.row("Published runs, replayed", run) for run in runs]
+        return tuple(figure for row in rows for figure in (f"{number(row[1]):.1f}", f"{number(row[-1]):.2f}"))
+
+    return read
+
+
 FRONT = (
     *(Claim(README, f"| {title} | {{}} | {{}}× |", "guard", guard(case)) for title, case in DAYS.items()),
     Claim(README, "with the core of {} ([all cases](docs/benchmarks/guard.md))", "guard", lambda kept: (kept.written,)),
@@ -361,6 +371,20 @@ OTHERS = (
         "the simulated TTFT is {} to {} and the TPOT {} to {} of what was measured.",
         "prefill-decode",
         chain,
+    ),
+    Claim(
+        EVIDENCE,
+        "Its ramp attains {}% at {} replica-hours, prompts of 8,192 tokens {}% at {}. "
+        "llm-d's rules, replayed, attain {}% at {} and {}% at {}. "
+        "After the published burn-in the ramp attains {}% at {}. [What",
+        "published-runs",
+        replayed(
+            "ramp: ServingPool",
+            "8192/256: ServingPool",
+            "ramp: llm-d slo-aware",
+            "8192/256: llm-d token-aware",
+            "ramp: ServingPool after the published burn-in",
+        ),
     ),
 )
 COSTS = (
