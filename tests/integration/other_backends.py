@@ -156,7 +156,12 @@ async def test_a_pod_of_a_store_that_thanos_forgot_is_not_scraped(jobs: dict[str
         course = Course(parts.querier(*(f"--endpoint={one.address}" for one in stores)))
         await course.until(whole)
         stores[1].process.stop()
-        reading = await course.until(lambda one: isinstance(one, FleetReading) and found(one) == {"one"})
+
+        def told(one: FleetReading | Unknown) -> bool:
+            """The samples and the causes are two queries: at first the one may be whole and the other still partial."""
+            return isinstance(one, FleetReading) and found(one) == {"one"} and (NAMESPACE, "two") in one.causes
+
+        reading = await course.until(told)
         assert isinstance(reading, FleetReading)
         (missing,) = reading.select(NAMESPACE, PODS, "tiny").missing.values()
         assert missing.cause.name == "NOT_SCRAPED"
