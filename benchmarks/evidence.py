@@ -139,6 +139,14 @@ PARTS = (
     Part("budget", ("gpu_budget.py --jobs {jobs}",), ("budget",), 14, sources=("operator/servingpool/gpubudget/*.py",)),
     Part("zero", ("scale_to_zero.py",), ("zero",), 2, "scale_to_zero.py --out {out}"),
     Part("simulator", ("control/validate_simulator.py",), ("simulator",), 1),
+    Part(
+        "published-runs",
+        ("published_runs.py",),
+        ("published-runs",),
+        1,
+        "published_runs.py --output {out}",
+        ("benchmarks/published_runs.toml", "benchmarks/control/reproduce_llmd.py"),
+    ),
     Part("real-gpu", ("control/real_gpu_pair.py",), ("real-gpu",), 1, "control/real_gpu_pair.py --output {out}"),
     Part(
         "backtest",

@@ -185,8 +185,10 @@ def remembered(stage: Stage) -> str:
 def made_anew(stage: Stage) -> Iterator[None]:
     """The Deployment is deleted, and made again under its name as its manifest has it."""
     stage.plane.client.delete(stage.path(GROWING))
-    yield
-    stage.plane.apply(served(stage.cluster.namespace, GROWING, 1))
+    try:
+        yield
+    finally:
+        stage.plane.apply(served(stage.cluster.namespace, GROWING, 1))
 
 
 @contextlib.contextmanager
@@ -218,8 +220,10 @@ def never_ready(stage: Stage) -> Iterator[None]:
         stage.plane.client.patch(stage.path(GROWING), {"spec": {"template": template}})
 
     annotate("true")
-    yield
-    annotate(None)
+    try:
+        yield
+    finally:
+        annotate(None)
 
 
 @contextlib.contextmanager

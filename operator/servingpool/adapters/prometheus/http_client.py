@@ -37,9 +37,12 @@ _CHUNK = 2**16
 _NEXT_ROW = b',{"metric":'
 """Between two rows, and nowhere else: within a string, quotes have a backslash before them. Where a server writes
 blanks in between, all rows are parsed at once."""
-UNDELAYED = {"nocache": "1", "latency_offset": "5s"}
-"""Parameters without which VictoriaMetrics answers as of 30 s ago, at times of its own. In 5 s it has a scrape whole.
-Some servers refuse parameters that they do not know."""
+UNDELAYED = {"vector": {"latency_offset": "5s"}, "matrix": {"latency_offset": "5s", "nocache": "1"}}
+"""Parameters by kind of result. Without them VictoriaMetrics answers as of 30 s ago, and a range at times of its own.
+
+In 5 s it has a scrape whole. With `nocache` it heeds no offset of an instant query, and shows the newest rows of some
+series before those of others. Some servers refuse parameters that they do not know.
+"""
 _ON_THE_QUERY = re.compile(r"PromQL (info|warning)|\d+ more \w+ annotations omitted")
 _LOGGED = 500
 _KNOWN_ERROR_TYPES = {"timeout", "canceled", "execution", "bad_data", "internal", "unavailable", "not_found"}
@@ -133,8 +136,8 @@ class PrometheusClient:
         if config.tls.cert_file and config.tls.key_file:
             session.cert = (str(config.tls.cert_file), str(config.tls.key_file))
         self.config = config
-        self._delayed = False
-        """Whether the server has answered as VictoriaMetrics does."""
+        self._delays = False
+        """Whether the last answer was VictoriaMetrics'."""
         self._api = PrometheusConnect(config.url, session=session, timeout=config.timeout)
         self._transport = Transport(config.name)
         # No other adapter may answer: the library's retries for six seconds, and neither it nor requests' has bounds.
@@ -182,14 +185,15 @@ class PrometheusClient:
         return found
 
     def _ask(self, kind: str, ask: Callable[..., Any], params: dict[str, str], timeout: float) -> Answer:
-        seconds = max(timeout, 0.001)
-        params["timeout"] = f"{round(seconds * 1000)}ms"  # so that Prometheus gives up too
-        params |= UNDELAYED if self._delayed else {}
-        answer: Answer = self._called(partial(ask, params=params, timeout=seconds))
+        until, seconds = time.monotonic() + timeout, max(timeout, 0.001)
+        known = UNDELAYED[kind] if self._delays else {}
+        told = {**params, **known, "timeout": f"{round(seconds * 1000)}ms"}  # so that Prometheus gives up too
+        answer: Answer = self._called(partial(ask, params=told, timeout=seconds))
         if answer.kind != kind or not isinstance(answer.ends, list):
             raise self._no_results(answer)
-        self._delayed = answer.delayed
-        return answer
+        self._delays = answer.delayed
+        # The first answer is of the past: it lacks who came since.
+        return self._ask(kind, ask, params, until - time.monotonic()) if self._delays and not known else answer
 
     def _called(self, call: Callable[[], Any]) -> Any:
         """Result of a method of the library. Raises MetricsUnavailable in place of the library's errors."""
