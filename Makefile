@@ -54,6 +54,8 @@ fleet: $(STAMP)  ## An hour of three pools under one budget, two GPU types, to z
 # A file is whole in one process: its tests may come in an order. More processes than cores, for integration tests wait;
 # tests/integration/conftest.py puts those beside tests that compute. tests/placing.py says which share a control plane.
 SIDE_BY_SIDE := --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 25 --durations-min 2
+# Where PYTHONDONTWRITEBYTECODE is set, each test process, and each command that a test starts, would compile every module.
+test test-equipment test-unit: export PYTHONDONTWRITEBYTECODE :=
 test: $(STAMP)  ## All tests of what users run: unit, property, integration on the real control plane
 	@$(BIN)/python -m servingpool_lab.binaries
 	@$(LANE) $@ $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not equipment"

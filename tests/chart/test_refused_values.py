@@ -223,9 +223,7 @@ def template(helm: Helm, values: dict[str, Any], folder: Path) -> str:
     return "" if done.returncode == 0 else done.stderr
 
 
-@pytest.mark.parametrize(
-    "values", [*ODD, *PROFILES], ids=lambda values: yaml.safe_dump(values, default_flow_style=True).strip()[:60]
-)
+@pytest.mark.parametrize("values", [*ODD, *PROFILES], ids=lambda values: repr(values)[:60])
 def test_what_the_operator_would_refuse_is_refused_by_helm(helm: Helm, tmp_path: Path, values: dict[str, Any]) -> None:
     said, told = refused(values, tmp_path), template(helm, values, tmp_path)
     assert said, "the operator takes it: it is no odd value"

@@ -19,6 +19,7 @@ from servingpool.decision.observe import DEMAND, OFFERED, READY
 from servingpool.decision.params import DEFAULT, REMEMBERED, Params
 from servingpool.decision.pool import Slo
 
+from ..reconcile.kept import kept  # noqa: TID252, tests are no package of an installed name
 from .world import ENGINE, POOL, Engine, World, applied, plain, restored
 
 
@@ -40,7 +41,7 @@ def test_grows_when_load_rises_and_shrinks_when_it_is_gone():
     assert before < grown
     # A surge of an hour ago may come again, and part of the fleet is kept for it.
     assert world.requested < grown
-    world.run(1.0, 240)
+    world.run(1.0, 60)
     assert world.requested == 1
 
 
@@ -265,9 +266,13 @@ def test_misses_of_days_turn_the_plan_unless_pods_are_unschedulable():
 
 
 def test_editing_the_slo_does_not_shrink_the_fleet():
-    for slo in (Slo(1.0, 0.1), Slo(5.0, 0.1), Slo(None, 0.1), Slo(2.0, 0.15), Slo(2.0, 0.1, 0.97)):
+    def begun() -> World:
         world = World(replicas=4)
         world.run(35.0, 20)
+        return world
+
+    for slo in (Slo(1.0, 0.1), Slo(5.0, 0.1), Slo(None, 0.1), Slo(2.0, 0.15), Slo(2.0, 0.1, 0.97)):
+        world = kept("stories, 35 requests/s", begun)
         before = world.requested
         world.pool = replace(POOL, slo=slo)
         assert world.memory.profile.budget != ErrorBudget()

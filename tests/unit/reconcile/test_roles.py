@@ -32,14 +32,14 @@ class TestSizes:
         long_answers.prompt, long_answers.output = 1000.0, 2000.0
         for world in (long_prompts, long_answers):
             world.pool()
-            world.step(minutes=120)
+            world.step(minutes=60)
         assert long_prompts.ordered[0] > long_answers.ordered[0]
         assert long_prompts.ordered[1] < long_answers.ordered[1]
 
     def test_more_traffic_grows_both_and_less_shrinks_them(self) -> None:
         world = settled()
         before = world.ordered
-        world.go(24.0, 120)
+        world.go(24.0, 90)
         prefill, decode = world.ordered
         assert prefill > before[0]
         assert decode >= before[1]
@@ -80,7 +80,7 @@ class TestSizes:
         figures = []
         for tokens in (0, 150):
             world = settled(
-                rate=2.5 * prefill, prefill=prefill, spec={"targets": [{**PREFILL, "max": prefill}, DECODE]}
+                20, rate=2.5 * prefill, prefill=prefill, spec={"targets": [{**PREFILL, "max": prefill}, DECODE]}
             )
             engine = world.prefill.engines[0]
             engine.output += tokens
@@ -146,7 +146,10 @@ class TestTogether:
         ("ratio", "holds"), [({"max": 1}, lambda p, d: p <= d), ({"min": 3}, lambda p, d: p >= 3 * d)]
     )
     def test_the_ratio_raises_the_smaller_role(self, ratio: dict[str, float], holds: Any) -> None:
-        alone, bound = settled(), settled(spec={"prefillPerDecode": ratio})
+        alone, bound = settled(), settled()
+        bound.pool(prefillPerDecode=ratio)
+        for world in (alone, bound):
+            world.step(minutes=10)
         prefill, decode = alone.ordered
         assert not holds(prefill, decode)
         assert holds(*bound.ordered)
@@ -175,7 +178,10 @@ class TestTogether:
         assert (1, 1) in changes, "each role takes its own step"
 
     def test_the_ratio_stops_at_max(self) -> None:
-        world = settled(spec={"prefillPerDecode": {"min": 12}, "targets": [{**PREFILL, "max": 4}, DECODE]})
+        world = settled()
+        assert world.ordered[0] < 4
+        world.pool(prefillPerDecode={"min": 12}, targets=[{**PREFILL, "max": 4}, DECODE])
+        world.step(minutes=10)
         assert world.ordered[0] == 4
 
     def test_the_only_target_of_a_role_keeps_its_base(self) -> None:
@@ -200,7 +206,7 @@ class TestTogether:
         targets = [{**PREFILL, "min": 0}, {**DECODE, "min": 0}]
         world = settled(spec={"targets": targets, "metrics": {"gateway": GATEWAY}}, minutes=40)
         world.hidden |= {engine.name for engine in world.decode.engines}
-        world.go(0.0, 60)
+        world.go(0.0, 30)
         assert min(world.ordered) >= 1
         assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
         assert "decode-" in world.message("MetricsAvailable")
@@ -252,11 +258,11 @@ class TestKept:
         """No write is answered while the targets change, so what the status holds is unknown."""
         both, one = [PREFILL, DECODE], [{"name": "decode", "max": 12}]
         before, after = (one, both) if roles != ("",) else (both, one)
-        world = settled(spec={"targets": before})
+        world = settled(spec=None if before is both else {"targets": before})
         assert world.status()["profile"]
         world.writes.refuse["status"] = Unanswered("504")
         world.pool(targets=after)
-        world.step(minutes=30)
+        world.step(minutes=20)
         del world.writes.refuse["status"]
         if stops:
             asyncio.run(world.loop.stop())
@@ -334,7 +340,7 @@ class TestBudget:
         world.nodes = {"prefill": {"gpu": "a"}, "decode": {"gpu": "b"}}
         world.pool(prefillPerDecode={"max": 1})
         budget(world, 4 * GPUS, nodeSelector={"gpu": "a"})
-        world.step(minutes=60)
+        world.step(minutes=30)
         assert world.ordered == (4, 4), "one decode replica for each of prefill that there is"
         assert world.side("decode")["lastDecision"]["limits"][-1]["reason"].endswith("4 beside 4 for prefill")
         assert world.condition("ScalingLimited") == ("True", "GPUBudget")
@@ -342,7 +348,7 @@ class TestBudget:
         world.step(minutes=30)
         assert len(world.writes.scales) == orders, "it is not ordered and removed by turns"
         budget(world, 8 * GPUS, generation=2, nodeSelector={"gpu": "a"})
-        world.step(minutes=30)
+        world.step(minutes=10)
         assert world.ordered[0] > 4
         assert world.ordered[1] == world.ordered[0], "both grow once there is room for one of them"
 
@@ -352,9 +358,9 @@ class TestBudget:
         world.pool(prefillPerDecode={"max": 0.5})
         budget(world, 4 * GPUS, "of-prefill", nodeSelector={"gpu": "a"})
         budget(world, 3 * GPUS, "of-decode", nodeSelector={"gpu": "b"})
-        world.step(minutes=60)
+        world.step(minutes=30)
         assert world.ordered == (4, 3), "8 would go with 4 for prefill"
         budget(world, 1 * GPUS, "of-prefill", generation=2, nodeSelector={"gpu": "a"})
         world.output = 2000.0
-        world.step(minutes=60)
+        world.step(minutes=30)
         assert world.ordered == (1, 3), "2 would go with 1 for prefill, and its traffic needs more"

@@ -12,6 +12,7 @@ from servingpool.decision.observation import ReplicaMetrics, Unknown
 
 from ..gpubudget.test_budgets import budget  # noqa: TID252, tests are no package of an installed name
 from .fake_cluster import FakeCluster
+from .kept import kept
 
 ROUTER = ("chat", "router-7c9f-bbbbb")
 OTHER = ("chat", "router-7c9f-ccccc")
@@ -67,9 +68,31 @@ class Behind(FakeCluster):
         assert self.replicas == 0
 
 
+def busy() -> Behind:
+    """A pool that has served for 40 minutes."""
+
+    def begun() -> Behind:
+        world = Behind()
+        world.go(20.0, 40)
+        return world
+
+    return kept("behind a router, busy", begun)
+
+
+def asleep() -> Behind:
+    """That pool, at zero."""
+
+    def begun() -> Behind:
+        world = busy()
+        world.go(0.0, 16)
+        assert world.replicas == 0
+        return world
+
+    return kept("behind a router, asleep", begun)
+
+
 def test_idle_then_zero_then_the_first_request_then_serving_and_each_says_so() -> None:
-    world = Behind()
-    world.go(20.0, 40)
+    world = busy()
     usual = world.replicas
     assert usual > 1
     world.go(0.0, 14)
@@ -83,7 +106,7 @@ def test_idle_then_zero_then_the_first_request_then_serving_and_each_says_so() -
     assert world.message("MetricsAvailable").endswith("requests are read from gateway vllm-router/router.")
     assert "idle for 15 min" in world.status()["history"][0]["why"]
     assert world.status()["fleet"] == "0/0/8"
-    world.go(0.0, 600)
+    world.go(0.0, 120)  # a whole night is in decision/test_zero.py
     assert world.replicas == 0
     world.go(0.2, 0.25)
     assert usual - 1 <= world.replicas <= usual + 1, "in one tick, to what a busy hour needs"
@@ -94,18 +117,17 @@ def test_idle_then_zero_then_the_first_request_then_serving_and_each_says_so() -
 
 
 def test_a_budget_that_is_large_enough_changes_no_wake() -> None:
-    alone, shared = Behind(), Behind()
+    alone, shared = asleep(), Behind()
     budget(shared, 100)
+    shared.to_zero()
     for world in (alone, shared):
-        world.to_zero()
         world.go(0.2, 0.25)
     assert shared.replicas == alone.replicas > 2
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_small_budget_wakes_as_many_replicas_as_it_has_gpus_for(replicas: int) -> None:
-    world = Behind()
-    world.go(20.0, 40)
+    world = busy()
     budget(world, 4 * replicas)
     world.go(0.0, 16)
     world.go(0.2, 0.25)
@@ -115,7 +137,7 @@ def test_a_small_budget_wakes_as_many_replicas_as_it_has_gpus_for(replicas: int)
 def test_a_first_wake_of_which_nothing_is_known_gets_one_replica_of_a_budget() -> None:
     world = Behind()
     budget(world, 8)
-    world.go(0.0, 90)
+    world.go(0.0, 40)
     assert world.replicas == 0
     world.go(0.2, 0.25)
     assert world.replicas == 1
@@ -155,7 +177,7 @@ def test_a_gateway_inside_the_pools_own_pods_is_no_source_of_demand() -> None:
     world = Behind({"name": "vllm-router", "workload": "vllm"})
     world.inside = True
     world.go(20.0, 30)
-    world.go(0.0, 60)
+    world.go(0.0, 30)
     assert world.replicas >= 1
     assert world.condition("ZeroReady") == ("Unknown", "DemandNotShown")
     assert "is a replica of the pool, and goes with it" in world.message("ZeroReady")
@@ -170,8 +192,7 @@ def test_a_gateway_that_is_not_known_to_show_anything_at_zero_keeps_one_replica(
 
 
 def test_a_gateway_that_restarts_at_zero_neither_wakes_the_fleet_nor_hides_the_next_request() -> None:
-    world = Behind()
-    world.to_zero()
+    world = asleep()
     world.counts = {ROUTER: [0.0, 0.0]}  # the same pod
     world.go(0.0, 10)
     assert world.replicas == 0
@@ -212,16 +233,15 @@ def test_a_gateway_that_was_removed_is_missed_by_nobody() -> None:
 
 
 def test_where_the_series_vanish_at_zero_one_replica_stays_and_a_restart_does_not_forget_it() -> None:
-    world = Behind()
-    world.go(20.0, 30)
+    world = busy()
     world.go(0.0, 14)
-    kept = world.counts
+    counts = world.counts
     while world.replicas:
         world.go(0.0, 0.25)
     world.counts = {}
     world.go(0.0, 5)
     assert world.replicas == 1
-    world.counts = kept
+    world.counts = counts
     world.go(0.0, 60)
     assert world.condition("ZeroReady") == ("False", "DemandVanished")
     assert "vanished (2023-11-1" in world.message("ZeroReady")
@@ -234,8 +254,7 @@ def test_where_the_series_vanish_at_zero_one_replica_stays_and_a_restart_does_no
 
 
 def test_prometheus_is_away_at_zero() -> None:
-    world = Behind()
-    world.to_zero()
+    world = asleep()
     world.prometheus.silent, world.prometheus.gateways = "no answer", Unknown("no answer")
     world.go(0.0, 2)
     assert world.replicas == 0
@@ -248,11 +267,7 @@ def test_prometheus_is_away_at_zero() -> None:
 
 
 def test_an_operator_that_starts_anew_at_zero_stays_there_and_wakes_to_what_it_had_learned() -> None:
-    world = Behind()
-    world.go(20.0, 60)
-    usual = world.replicas
-    world.go(0.0, 16)
-    assert world.replicas == 0
+    usual, world = busy().replicas, asleep()
     world.restart()
     world.go(0.0, 30)
     assert world.replicas == 0
@@ -261,16 +276,14 @@ def test_an_operator_that_starts_anew_at_zero_stays_there_and_wakes_to_what_it_h
 
 
 def test_an_engine_that_is_not_scraped_says_nothing_on_the_gateway() -> None:
-    world = Behind()
-    world.go(20.0, 20)
+    world = busy()
     world.hidden = {world.services["vllm"].engines[0].name}
     world.go(20.0, 1)
     assert world.condition("ZeroReady") == ("False", "FirstRequestFails")
 
 
 def test_a_request_that_came_in_paused_at_zero_brings_nothing_in_auto_an_hour_later() -> None:
-    world = Behind()
-    world.to_zero()
+    world = asleep()
     spec: dict[str, Any] = {"metrics": {"gateway": GATEWAY}, "targets": [{"name": "vllm", "min": 0, "max": 8}]}
     world.pool(**spec, mode="Paused")
     world.go(1.0, 1)
