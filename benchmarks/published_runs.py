@@ -61,8 +61,8 @@ tuned for this page. Figures are means of {seeds} seeds, with the lowest and the
 
 - `!` marks less than {target:.0%}, which the operator is asked for. llm-d's rules know no such share.
 - A request attains if it meets both bounds: TTFT 3 s and TPOT 100 ms in the ramp, 2 s and 50 ms in the others.
-- Replicas are the Deployment's: least, mean, most. They count until the load has ended and the fleet is back at its
-  minimum, at most {drain:.0f} minutes later. A fixed fleet's count until the load ends.
+- Replicas are the Deployment's during the load: least, mean, most. Replica-hours count the load and
+  {drain:.0f} minutes after it, for every fleet. So a fleet that shrinks slowly pays for it.
 - The burn-in is the traffic with which llm-d trains its predictor. This operator learns from it too.
 
 ## In short
@@ -154,28 +154,25 @@ def play(setup: Setup, fleet: str, seed: int) -> Figures:
         cold_start=ColdStart(setup["cold_start"]), initial_replicas=initial, seed=seed, tail=DRAIN
     )
     pool = Pool(Slo(**setup["slo"]), setup["min"], setup["max"])
-    floor = initial if fleet == FIXED else pool.min_replicas
-    return figures(simulate(trace, profile, pool, policy, options), begin, begin + sum(setup["spans"]), floor)
+    return figures(simulate(trace, profile, pool, policy, options), begin, begin + sum(setup["spans"]))
 
 
-def figures(result: Result, begin: float, load_ends: float, floor: int) -> Figures:
-    """Of the requests that came from `begin` on, and the replicas until the fleet is back at `floor` after the load."""
+def figures(result: Result, begin: float, load_ends: float) -> Figures:
+    """Of the requests that came from `begin` on, of the replicas during the load, and of their hours DRAIN after it."""
     truth, series = result.outcomes, result.series
     scored = truth.arrival >= begin
     p50, p99 = np.nanpercentile(truth.ttft[scored], (50, 99)).tolist()
     time, replicas = np.array(series.time), np.array(series.requested)
-    back = time[(time >= load_ends) & (replicas <= floor)]
-    end = float(back[0]) if len(back) else float(time[-1])
-    counted = replicas[(time >= begin) & (time < end)]
-    mean = float(counted.mean())
+    loaded = replicas[(time >= begin) & (time < load_ends)]
+    counted = replicas[(time >= begin) & (time < load_ends + DRAIN)]
     return Figures(
         attained=float(truth.met[scored].mean()),
         p50=p50,
         p99=p99,
-        least=int(counted.min()),
-        mean=mean,
-        most=int(counted.max()),
-        hours=mean * (end - begin) / 3600,
+        least=int(loaded.min()),
+        mean=float(loaded.mean()),
+        most=int(loaded.max()),
+        hours=float(counted.mean()) * (load_ends + DRAIN - begin) / 3600,
     )
 
 

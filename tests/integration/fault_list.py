@@ -100,8 +100,8 @@ def expired_certificate(stage: Stage) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(credentials, "_LIFETIME", timedelta(seconds=-1))
         expired = stage.authority.issue_server([HOST], [])
-    stage.api.show(expired, stage.directory)
     try:
+        stage.api.show(expired, stage.directory)
         with stage.api.breaking(no_connection_stands):
             yield
     finally:
@@ -219,8 +219,8 @@ def never_ready(stage: Stage) -> Iterator[None]:
         template = {"metadata": {"annotations": {"servingpool.dev/never-ready": value}}}
         stage.plane.client.patch(stage.path(GROWING), {"spec": {"template": template}})
 
-    annotate("true")
     try:
+        annotate("true")
         yield
     finally:
         annotate(None)
@@ -336,7 +336,7 @@ def missed_delete(stage: Stage) -> Iterator[None]:
         yield
     finally:
         stage.api.line = None
-    stage.plane.client.delete(stage.cluster.path(name))
+        stage.plane.client.delete(stage.cluster.path(name))
 
 
 def of_plane(stage: Stage, name: str) -> SupervisedProcess:

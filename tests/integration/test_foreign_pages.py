@@ -226,7 +226,7 @@ async def test_the_past_is_read_as_the_present(url: str) -> None:
     await read(url)
     backend, request = PrometheusBackend(BackendConfig(url=url)), ReadRequest(ttft_bounds=frozenset({2.0}))
     end = time.time()
-    # VictoriaMetrics has for its last 5 s what it had before: nothing, in a past that is no longer.
+    # VictoriaMetrics repeats its value of 5 s ago for the last 5 s, so the range is longer than that.
     past = await backend.history(request, start=end - 8, end=end, step=1, namespaces=[NAMESPACE])
     await backend.close()
     assert not isinstance(past, Unknown)

@@ -55,14 +55,18 @@ def test_the_burn_in_is_before_the_run_and_is_not_counted(monkeypatch: pytest.Mo
     monkeypatch.setattr(published, "simulate", lambda *words: words)
     monkeypatch.setattr(published, "figures", lambda *words: seen.append(words))
     published.play(RUNS["ramp"], TAUGHT, 0)
-    ((trace, *_), begin, load_ends, floor) = seen[0]
+    ((trace, *_), begin, load_ends) = seen[0]
     run = published.load(RUNS["ramp"], RUNS["ramp"], 0)
     assert begin == 1140.0 + published.DRAIN
-    assert (load_ends, floor) == (begin + 2430.0, 3)
+    assert load_ends == begin + 2430.0
     assert trace.arrival[trace.arrival >= begin] == pytest.approx(begin + run.arrival)
 
 
-def test_figures_end_when_the_fleet_is_back_at_its_minimum() -> None:
+def test_replicas_count_during_the_load_and_their_hours_for_as_long_after_it_for_every_fleet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(published, "DRAIN", 30.0)
+
     class Series:
         time = (0.0, 15.0, 30.0, 45.0, 60.0, 75.0)
         requested = (5, 1, 3, 2, 1, 4)
@@ -81,10 +85,8 @@ def test_figures_end_when_the_fleet_is_back_at_its_minimum() -> None:
             met=np.array([False, True, False]),
         )
 
-    found = published.figures(Result(), 15.0, 30.0, 1)  # type: ignore[arg-type]
-    assert found == Figures(attained=0.5, p50=1.0, p99=1.0, least=1, mean=2.0, most=3, hours=2.0 * 45.0 / 3600)
-    # A fixed fleet's count ends with the load.
-    assert published.figures(Result(), 15.0, 30.0, 9).hours == 15.0 / 3600  # type: ignore[arg-type]
+    found = published.figures(Result(), 15.0, 45.0)  # type: ignore[arg-type]
+    assert found == Figures(attained=0.5, p50=1.0, p99=1.0, least=1, mean=2.0, most=3, hours=1.75 * 60.0 / 3600)
 
 
 @pytest.mark.parametrize(

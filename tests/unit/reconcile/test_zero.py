@@ -9,6 +9,7 @@ import pytest
 from servingpool.adapters.prometheus import Missing
 from servingpool.adapters.prometheus.diagnosis import Cause
 from servingpool.decision.observation import ReplicaMetrics, Unknown
+from servingpool.decision.params import REMEMBERED
 
 from ..gpubudget.test_budgets import budget  # noqa: TID252, tests are no package of an installed name
 from .fake_cluster import FakeCluster
@@ -106,7 +107,7 @@ def test_idle_then_zero_then_the_first_request_then_serving_and_each_says_so() -
     assert world.message("MetricsAvailable").endswith("requests are read from gateway vllm-router/router.")
     assert "idle for 15 min" in world.status()["history"][0]["why"]
     assert world.status()["fleet"] == "0/0/8"
-    world.go(0.0, 120)  # a whole night is in decision/test_zero.py
+    world.go(0.0, REMEMBERED / 60 + 60)  # a whole night is in decision/test_zero.py
     assert world.replicas == 0
     world.go(0.2, 0.25)
     assert usual - 1 <= world.replicas <= usual + 1, "in one tick, to what a busy hour needs"

@@ -185,15 +185,24 @@ class PrometheusClient:
         return found
 
     def _ask(self, kind: str, ask: Callable[..., Any], params: dict[str, str], timeout: float) -> Answer:
-        until, seconds = time.monotonic() + timeout, max(timeout, 0.001)
-        known = UNDELAYED[kind] if self._delays else {}
-        told = {**params, **known, "timeout": f"{round(seconds * 1000)}ms"}  # so that Prometheus gives up too
-        answer: Answer = self._called(partial(ask, params=told, timeout=seconds))
+        until, undelayed = time.monotonic() + timeout, self._delays
+        answer = self._ask_once(kind, ask, params, timeout)
+        left = until - time.monotonic()
+        if undelayed or not answer.delayed or left < timeout / 2:
+            return answer
+        del answer  # it is of the past, lacks the pods that came since, and takes memory that was given back
+        return self._ask_once(kind, ask, params, left)
+
+    def _ask_once(self, kind: str, ask: Callable[..., Any], params: dict[str, str], timeout: float) -> Answer:
+        seconds = max(timeout, 0.001)
+        more = UNDELAYED[kind] if self._delays else {}
+        self._delays = False  # a server of another kind may have come, that refuses these parameters
+        sent = {**params, **more, "timeout": f"{round(seconds * 1000)}ms"}  # so that Prometheus gives up too
+        answer: Answer = self._called(partial(ask, params=sent, timeout=seconds))
         if answer.kind != kind or not isinstance(answer.ends, list):
             raise self._no_results(answer)
         self._delays = answer.delayed
-        # The first answer is of the past: it lacks who came since.
-        return self._ask(kind, ask, params, until - time.monotonic()) if self._delays and not known else answer
+        return answer
 
     def _called(self, call: Callable[[], Any]) -> Any:
         """Result of a method of the library. Raises MetricsUnavailable in place of the library's errors."""

@@ -21,6 +21,9 @@ from servingpool.adapters.prometheus.engines import profile_of, shipped
 from servingpool.adapters.prometheus.plan import MOST_SLICES, ROWS_PER_SLICE, Plan
 from servingpool.adapters.prometheus.promql import Queries, Scope, quote
 from servingpool.adapters.prometheus.samples import BucketCount, Layout
+from servingpool.decision.observation import Unknown
+
+from .conftest import Raw
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "vllm-0.32.0-metrics.txt"
 NOW = 1_790_000_000.0
@@ -243,9 +246,9 @@ async def test_a_server_that_delays_its_answers_is_asked_not_to_and_no_other(
     """
 
     def asked() -> list[tuple[str | None, str | None]]:
-        told = [(one.parameters.get("latency_offset"), one.parameters.get("nocache")) for one in prometheus.asked]
+        found = [(one.parameters.get("latency_offset"), one.parameters.get("nocache")) for one in prometheus.asked]
         prometheus.asked.clear()
-        return told
+        return found
 
     backend = open_backend(concurrency=1)
     prometheus.expose("a")
@@ -260,6 +263,14 @@ async def test_a_server_that_delays_its_answers_is_asked_not_to_and_no_other(
     await backend.read(request_2s_100ms, NOW + 30)
     await backend.read(request_2s_100ms, NOW + 45)
     assert asked() == [("5s", None), (None, None)]
+    prometheus.beside = {"stats": {"seriesFetched": "7"}}
+    await backend.read(request_2s_100ms, NOW + 60)
+    prometheus.raw = Raw(status=400, body=b'{"status":"error","errorType":"bad_data","error":"unknown parameter"}')
+    assert isinstance(await backend.read(request_2s_100ms, NOW + 75), Unknown)
+    asked()
+    prometheus.raw, prometheus.beside = None, {}
+    await backend.read(request_2s_100ms, NOW + 90)
+    assert asked() == [(None, None)], "a server that refuses them has come: it is asked without"
 
 
 async def test_a_rotated_token_is_used_at_once(prometheus, open_backend, request_2s_100ms, tmp_path):
