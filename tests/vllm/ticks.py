@@ -19,9 +19,9 @@ from servingpool.decision.learn import Memory
 from servingpool.decision.observation import Observation, ReplicaMetrics
 from servingpool.decision.observe import CounterDelta, Sample, diff_counters
 from servingpool.decision.pool import Pool
+from servingpool.reconcile.backfill import core_of
 from servingpool.reconcile.collect import Readings
 from servingpool.reconcile.collect.collected import observe
-from servingpool.reconcile.plan import core_pool
 from servingpool_lab.prometheus import Prometheus
 
 from .engine import MODEL, Vllm
@@ -89,7 +89,7 @@ class Operator:
 
     def core(self, index: int) -> Pool:
         """A pool in the core's units."""
-        return core_pool(self.pools[index], in_charge=False)
+        return core_of(self.pools[index])
 
     async def look(self) -> list[Look]:
         """Read, observe and decide for every pool."""
