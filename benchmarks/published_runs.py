@@ -22,6 +22,7 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).parent / "control")]
 
 from reproduce_llmd import qwen3_32b_tp2  # noqa: E402
+from tables import table  # noqa: E402
 
 from servingpool.decision.pool import Pool, Slo  # noqa: E402
 from servingpool_simulation.baselines import llmd  # noqa: E402
@@ -158,7 +159,10 @@ def play(setup: Setup, fleet: str, seed: int) -> Figures:
 
 
 def figures(result: Result, begin: float, load_ends: float) -> Figures:
-    """Of the requests that came from `begin` on, of the replicas during the load, and of their hours DRAIN after it."""
+    """Attainment and TTFT of the requests from `begin` on, replicas until `load_ends`, replica-hours DRAIN s longer.
+
+    `begin`, `load_ends`: seconds of the trace.
+    """
     truth, series = result.outcomes, result.series
     scored = truth.arrival >= begin
     p50, p99 = np.nanpercentile(truth.ttft[scored], (50, 99)).tolist()
@@ -193,7 +197,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """Of the fleet, as the page has it."""
+        """The fleet's name on the page."""
         return {
             RULE: f"llm-d {self.setup['rule']}",
             FIXED: f"{self.setup['fixed']} fixed",
@@ -285,11 +289,10 @@ def compared(ours: Row, rule: Row, fixed: Row) -> str:
 
 def page(found: Sequence[Row]) -> str:
     """The page."""
-    lines = [HEADER, ["---"] * len(HEADER), *(one.cells() for one in found)]
     sources = [f"- [{one['title']}]({one['url']}). {one['licence']}." for one in data()["sources"].values()]
     return TEXT.format(
         seeds=len(SEEDS),
-        table="\n".join(f"| {' | '.join(line)} |" for line in lines),
+        table=table(HEADER, [one.cells() for one in found]),
         target=Slo(1.0).attainment,
         drain=DRAIN / 60,
         short=bullets(short(found)),

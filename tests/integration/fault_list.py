@@ -267,7 +267,13 @@ QUICK = [
         log(r"Cannot [^\n]*429[^\n]*"),
         lasts=8.0,
     ),
-    Fault("reset amid a patch", "the answer to a scale lost", reset_amid_a_patch, remembered, amid=False),
+    Fault(
+        "reset amid a patch",
+        "the connection is reset before the answer to a scale order arrives",
+        reset_amid_a_patch,
+        remembered,
+        amid=False,
+    ),
     Fault(
         "Prometheus empty",
         "answers without a row",
@@ -289,7 +295,7 @@ QUICK = [
     ),
     Fault(
         "Deployment made anew",
-        "deleted, and made again with one replica",
+        "the Deployment is deleted and created again with one replica",
         made_anew,
         condition(GROWING, "Ready", "TargetNotFound"),
     ),
@@ -468,7 +474,7 @@ LONG = [
     Fault("Lease stolen", "another holder written into it", stolen_lease, log(r"The lease was lost[^\n]*")),
     Fault(
         "namespace deleted amid a scale",
-        "deleted while an order is on its way",
+        "a scale order reaches the API server after its namespace was deleted",
         namespace_deleted_amid_a_scale,
         log(r"Cannot scale Deployment [^\n]*/going[^\n]*"),
     ),

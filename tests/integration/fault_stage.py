@@ -218,7 +218,7 @@ class Stage:
         assert set(found) <= {(STEADY, NEED), (GROWING, 2)}, found
         assert self.cluster.replicas(STEADY) + self.cluster.replicas(GROWING) <= GPUS
         assert self.clients.lost == [], self.clients.lost
-        return f"{len(orders)} order{'s' if len(orders) != 1 else ''}, none down; {self.clients.sent} requests, 0 lost"
+        return f"{len(orders)} order{'s' if len(orders) != 1 else ''}, no scale-down; {self.clients.sent} requests, none lost"
 
 
 @dataclass(frozen=True)

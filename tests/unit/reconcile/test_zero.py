@@ -77,7 +77,7 @@ def busy() -> Behind:
         world.go(20.0, 40)
         return world
 
-    return kept("behind a router, busy", begun)
+    return kept("a pool behind a router, after 40 busy minutes", begun)
 
 
 def asleep() -> Behind:
@@ -89,7 +89,7 @@ def asleep() -> Behind:
         assert world.replicas == 0
         return world
 
-    return kept("behind a router, asleep", begun)
+    return kept("a pool behind a router, at zero", begun)
 
 
 def test_idle_then_zero_then_the_first_request_then_serving_and_each_says_so() -> None:

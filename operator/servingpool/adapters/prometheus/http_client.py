@@ -188,6 +188,7 @@ class PrometheusClient:
         until, undelayed = time.monotonic() + timeout, self._delays
         answer = self._ask_once(kind, ask, params, timeout)
         left = until - time.monotonic()
+        # With less time left the second answer may not come, and an old answer is better than none.
         if undelayed or not answer.delayed or left < timeout / 2:
             return answer
         del answer  # it is of the past, lacks the pods that came since, and takes memory that was given back
