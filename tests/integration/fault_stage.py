@@ -8,7 +8,6 @@ a pod that drains was lost.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import re
 import ssl
@@ -55,8 +54,6 @@ RATE, NEED = 14.0, 2
 NAMES = re.compile(rf"\b(?:{STEADY}|{GROWING})-\w+-\w+|\btest-\w{{8}}\b")
 """Of pods and namespaces, which are others in each run."""
 USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
-PROBED = 10.0
-"""Seconds for which the probe fails before the operator is started again."""
 REQUEST, GRACE = 2.0, 4
 """Seconds that a request takes, and that a pod has to end what it serves."""
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/servingpool-operator"
@@ -118,8 +115,6 @@ class Stage:
     _seen: int = 0
     """Characters of the operator's log from before the fault."""
     _before: float = 0.0
-    _unwell_since: float = math.inf
-    """By the monotonic clock."""
 
     @property
     def plane(self) -> ControlPlane:
@@ -165,7 +160,7 @@ class Stage:
 
         One that has ended is started again, as a kubelet does it, and so is one whose probe fails for long.
         """
-        self.revive()
+        self.operator.revive()
         with contextlib.suppress(OSError, ApiError):
             return self.operator.healthy() == 200 and all(
                 self.cluster.condition(name, type_)[0] == "True"
@@ -173,16 +168,6 @@ class Stage:
                 for type_ in ("Ready", "MetricsAvailable")
             )
         return False
-
-    def revive(self) -> None:
-        if not self.operator.process.running:
-            self.operator.process.start()
-        unwell = False
-        with contextlib.suppress(OSError):
-            unwell = self.operator.healthy() != 200
-        self._unwell_since = min(self._unwell_since, time.monotonic()) if unwell else math.inf
-        if time.monotonic() - self._unwell_since > PROBED:
-            self.operator.process.stop()
 
     def sized(self, replicas: int) -> bool:
         """Whether `growing` has these replicas, all of both pools serve, and none drains."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import os
 import sys
 import time
@@ -249,6 +250,8 @@ def cluster_in(plane: ControlPlane, pages: dict[tuple[str, str], str], namespace
     plane.client.delete(f"/api/v1/namespaces/{namespace}")
 
 
+PROBED = 10.0
+"""Seconds for which the probe fails before the operator is started again."""
 ELECTION = {"duration": "6s", "deadline": "4s", "retry": "500ms"}
 """After a leader's end another one leads within seconds."""
 
@@ -286,6 +289,8 @@ class OperatorProcess:
             environment={**os.environ, "PYTHONUNBUFFERED": "1"},
             stop_timeout_seconds=15.0,
         )
+        self._unwell_since = math.inf
+        """By the monotonic clock."""
 
     def start(self) -> Self:
         self.process.start().wait_ready()
@@ -307,6 +312,17 @@ class OperatorProcess:
                 return 200
         except urllib.error.HTTPError as error:
             return error.code
+
+    def revive(self) -> None:
+        """What a kubelet does: start it again once it has ended, and end it once its probe has failed for long."""
+        if not self.process.running:
+            self.process.start()
+        unwell = False
+        with contextlib.suppress(OSError):
+            unwell = self.healthy() != 200
+        self._unwell_since = min(self._unwell_since, time.monotonic()) if unwell else math.inf
+        if time.monotonic() - self._unwell_since > PROBED:
+            self.process.stop()
 
     def samples(self) -> Iterator[tuple[str, dict[str, str], float]]:
         with open_local(f"http://127.0.0.1:{self.metrics_port}/metrics", ANSWERS) as response:

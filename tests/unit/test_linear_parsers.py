@@ -21,7 +21,7 @@ from servingpool.reconcile.keep import learned_profile
 from servingpool.status.report import NUMBER
 from servingpool_backtest import promql_value
 
-from .adapters.cluster.test_input_limits import in_about_linear_time
+from .linear_time import in_about_linear_time
 
 NAMES = promql_value.Names({}, {})
 
@@ -78,3 +78,15 @@ PARSERS: dict[str, Callable[[int], object]] = {
 @pytest.mark.parametrize("name", PARSERS)
 def test_a_text_of_four_times_the_length_is_read_in_about_four_times_the_time(name: str) -> None:
     in_about_linear_time(PARSERS[name])
+
+
+def test_quadratic_code_is_told() -> None:
+    def without_twins(characters: int) -> None:
+        """Searches a list where a set belongs, for each word of 25 letters."""
+        words: list[int] = []
+        for word in range(characters // 25):
+            if word not in words:
+                words.append(word)
+
+    with pytest.raises(pytest.fail.Exception, match="200000: "):
+        in_about_linear_time(without_twins, sizes=[50_000])

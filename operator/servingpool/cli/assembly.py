@@ -183,9 +183,14 @@ def operate(config: OperatorConfig, kubeconfig: str | None) -> int:
             stop_flag=assembly.stop_flag,
         )
     except Exception as error:
-        log.error("The operator stops: %s", assembly.failure or error)  # noqa: TRY400, kopf has logged the traceback
+        log.error("The operator stops: %s", assembly.failure or _told(error))  # noqa: TRY400, kopf has logged the traceback
         return 1
     return 1 if assembly.lost else 0
+
+
+def _told(error: Exception) -> str:
+    """An error of kopf may be "404 page not found" alone; its cause has the URL."""
+    return str(error) if error.__cause__ is None else f"{error} ({error.__cause__})"
 
 
 def _candidate(cluster: Cluster, config: OperatorConfig, watches: Watches) -> tuple[Candidate | None, Share]:

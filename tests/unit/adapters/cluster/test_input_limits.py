@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import math
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +14,8 @@ from servingpool.adapters.cluster.arguments import batch_limit, words
 from servingpool.adapters.cluster.autoscaling import LAST_APPLIED, manifest_writers
 from servingpool.adapters.cluster.devices import devices_of
 from servingpool.adapters.cluster.errors import said
+
+from ...linear_time import in_about_linear_time  # noqa: TID252, tests are no package of an installed name
 
 
 def shell(script: str) -> dict[str, Any]:
@@ -59,38 +59,10 @@ PARSERS: dict[str, Callable[[int], object]] = {
 }
 
 
-def seconds(parse: Callable[[int], object], size: int) -> float:
-    """Of this thread's own CPU time, in the fastest of three calls. Without the collector, which looks at all objects of
-    the test run."""
-    found = math.inf
-    gc.disable()
-    try:
-        for _ in range(3):
-            began = time.thread_time()
-            parse(size)
-            found = min(found, time.thread_time() - began)
-    finally:
-        gc.enable()
-    return found
-
-
 @pytest.mark.parametrize("name", PARSERS)
 def test_a_text_of_four_times_the_length_is_read_in_about_four_times_the_time(name: str) -> None:
     """Quadratic code takes 16 times as long. A word of a megabyte took two minutes, in which no tenant was served."""
     in_about_linear_time(PARSERS[name])
-
-
-def in_about_linear_time(parse: Callable[[int], object]) -> None:
-    """Whether inputs of four times the length take about four times the time, in one run."""
-    for size in (4_000, 50_000):  # within the limits, and beyond them
-        measured = []
-        for _ in range(5):  # the machine may be busy with other work during one of the two
-            small, large = seconds(parse, size), seconds(parse, 4 * size)
-            measured.append(f"{size}: {small:.4f} s, {4 * size}: {large:.4f} s")
-            if large < 9.0 * small or large < 0.002:  # no time at all tells nothing
-                break
-        else:
-            pytest.fail("; ".join(measured))
 
 
 def test_a_megabyte_of_script_tells_nothing_and_is_said_to() -> None:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import logging
 import math
-import time
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
@@ -26,6 +25,7 @@ from servingpool.adapters.prometheus.samples import BucketCount, Layout
 from servingpool.adapters.prometheus.scrape_errors import explained_error
 
 from ...fuzzing import fuzzed  # noqa: TID252, tests are no package of an installed name
+from ...linear_time import in_about_linear_time  # noqa: TID252, tests are no package of an installed name
 
 NOW = 1_790_000_000.0
 TTFT = "vllm:time_to_first_token_seconds"
@@ -202,17 +202,7 @@ WALKS: Mapping[str, tuple[Callable[[int], Any], Callable[[Any], object]]] = {
 @pytest.mark.parametrize("name", WALKS)
 def test_four_times_the_rows_take_about_four_times_as_long(name):
     make, walk = WALKS[name]
-
-    def seconds(count: int) -> float:
-        given, took = make(count), []
-        for _ in range(3):
-            began = time.process_time()
-            walk(given)
-            took.append(time.process_time() - began)
-        return min(took)
-
-    # Sixteen times where it is quadratic.
-    assert seconds(8_000) < 9 * seconds(2_000) + 0.01
+    in_about_linear_time(lambda count: walk(make(count)), sizes=[2_000])
 
 
 def test_a_namespace_with_many_unreadable_pods_leaves_those_of_others_named():
