@@ -22,7 +22,7 @@ LANE := $(BIN)/python tools/lane.py
 E2E := -m pytest -p no:randomly --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo afternoon fleet test test-equipment keda coverage test-unit test-vllm test-ollama test-backends faults soak lint format generate verify docs bench bench-control rivals evidence lanes assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image backtest-image lab-image image-test wheels dist zipapp chart-package release sbom version clean
+.PHONY: help go run demo afternoon fleet test test-equipment keda coverage test-unit test-vllm test-ollama test-gpu test-backends faults soak lint format generate verify docs bench bench-control rivals evidence lanes assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image backtest-image lab-image image-test wheels dist zipapp chart-package release sbom version clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -78,6 +78,9 @@ test-vllm: $(STAMP)  ## The operator's reading against a real vLLM (VLLM_PYTHON,
 
 test-ollama: $(STAMP)  ## Real Ollama processes behind a real LiteLLM, scaled on the local control plane (OLLAMA, or built: 20 min, once); or skips
 	@$(LANE) $@ $(BIN)/python -m pytest -s tests/ollama
+
+test-gpu: $(STAMP)  ## Real vLLM processes on one GPU, else on CPUs, behind a real router under aiperf, scaled on the local control plane (12 min; installs 7 GB, once)
+	@$(LANE) $@ $(BIN)/python -m pytest -s tests/gpu
 
 # The same tests that `make test` runs through Prometheus, and those that only a server over several stores can have.
 READ_BACK := test_prometheus_reading test_engine_reading test_gateway_reading test_foreign_pages other_backends

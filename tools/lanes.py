@@ -18,7 +18,8 @@ import lane
 
 # The fast ones come first: a fault shows before the hours. `bench` is last, for it sets figures outside docs.
 ORDER = (
-    *("release", "soak", "test-equipment", "test", "faults", "coverage", "test-backends", "test-vllm", "test-ollama"),
+    *("release", "soak", "test-equipment", "test", "faults", "coverage", "test-backends"),
+    *("test-vllm", "test-ollama", "test-gpu"),
     *("e2e", "e2e-llamacpp", "e2e-inference-sim", "e2e-drain", "e2e-vllm", "rivals", "bench-control", "bench"),
 )
 HOURS = 10.0
