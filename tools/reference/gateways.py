@@ -111,7 +111,7 @@ spec:
 
 `servingpool check deployment/chat-ollama -n chat --prometheus URL --engine ollama --model chat
 --gateway litellm/chat-litellm` shows the figures. `make test-ollama` is the test with real
-Ollama processes behind a real LiteLLM. It has not passed yet.
+Ollama processes behind a real LiteLLM.
 """
 SCRAPING = """\
 Prometheus must scrape the gateway's pods. Its series need `namespace` and `pod`, as the engines' do.
