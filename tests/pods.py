@@ -53,7 +53,7 @@ class Replica:
 class Pods:
     """A process for each pod of a Deployment. While the context lasts, the processes follow the pods.
 
-    What fails meanwhile is raised at the end.
+    A failure of the thread that follows the pods is raised at the end.
     """
 
     def __init__(self, plane: ControlPlane, namespace: str, selector: str, cores: float | None) -> None:
@@ -104,8 +104,8 @@ class Pods:
         """End a replica, so many seconds after its pod was deleted. True once it has ended."""
         raise NotImplementedError
 
-    def _after_look(self, pods: dict[str, Pod]) -> None:
-        """Do what else follows from the pods that there are."""
+    def _update(self, pods: dict[str, Pod]) -> None:
+        """Do what else follows from the pods that there are, before a replica ends whose pod is gone."""
         raise NotImplementedError
 
     def _follow(self) -> None:
@@ -132,6 +132,7 @@ class Pods:
         for name in pods.keys() - self._replicas.keys():
             if pods[name]["status"].get("podIP"):
                 self._replicas[name] = self._start(pods[name])
+        self._update(pods)
         now = time.monotonic()
         for name, replica in list(self._replicas.items()):
             if name in pods:
@@ -139,7 +140,6 @@ class Pods:
             replica.gone = replica.gone or now
             if self._end(name, replica, now - replica.gone):
                 del self._replicas[name]
-        self._after_look(pods)
 
 
 @contextlib.contextmanager
@@ -147,6 +147,7 @@ def limited(replicas: Callable[[], list[Replica]], cores: float | None) -> Itera
     """Let each replica run for its share of each period. None: no limit.
 
     They take turns, as if each had hardware of its own: a token of three that ran at once on two cores took twice as long.
+    Where the shares add up to more than one core, each gets less.
     """
     over = threading.Event()
 
@@ -154,6 +155,8 @@ def limited(replicas: Callable[[], list[Replica]], cores: float | None) -> Itera
         while not over.is_set():
             ends = time.monotonic() + PERIOD
             for replica in replicas():
+                if not replica.process.running:
+                    continue
                 replica.signal(signal.SIGCONT)
                 time.sleep(share * PERIOD)
                 replica.signal(signal.SIGSTOP)

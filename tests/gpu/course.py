@@ -183,7 +183,7 @@ def scrape_configuration(kubeconfig: Path) -> dict[str, Any]:
 
 @contextmanager
 def router(scene: ProcessScene, plane: ControlPlane, python: Path, directory: Path, kubelet: Kubelet) -> Iterator[None]:
-    """vllm-router, which finds the engines' pods by the API server. It serves within."""
+    """vllm-router, which finds the engines' pods by the API server. It serves while the context lasts."""
     [own] = free_ports(1)
     serves = http_ready(f"{scene.router}/v1/models")
     process = SupervisedProcess(

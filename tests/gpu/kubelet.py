@@ -22,7 +22,10 @@ Prometheus find them by the API server and reach them."""
 
 
 class Kubelet(Pods):
-    """Starts a pod's engine, has the pod Ready once it answers, and ends it as a kubelet does: preStop, SIGTERM, SIGKILL."""
+    """Starts a pod's engine, has the pod Ready once it answers, and ends it as a kubelet does: preStop, SIGTERM.
+
+    An engine that outlives its grace period fails the lane.
+    """
 
     def __init__(
         self, plane: ControlPlane, namespace: str, selector: str, python: Path, logs: Path, cores: float | None
@@ -65,7 +68,7 @@ class Kubelet(Pods):
                 raise
         return True
 
-    def _after_look(self, pods: dict[str, Pod]) -> None:
+    def _update(self, pods: dict[str, Pod]) -> None:
         for name, replica in self._replicas.items():
             if name not in pods:
                 continue

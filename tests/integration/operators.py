@@ -291,6 +291,8 @@ class OperatorProcess:
         )
         self._unwell_since = math.inf
         """By the monotonic clock."""
+        self.restarts: list[str] = []
+        """How each process ended that `revive` has replaced."""
 
     def start(self) -> Self:
         self.process.start().wait_ready()
@@ -314,14 +316,16 @@ class OperatorProcess:
             return error.code
 
     def revive(self) -> None:
-        """What a kubelet does: start it again once it has ended, and end it once its probe has failed for long."""
+        """Start it again once it has ended. End it once its probe has said for long that it is unwell."""
         if not self.process.running:
+            self.restarts.append(f"exit {self.process.exit_code}")
             self.process.start()
         unwell = False
         with contextlib.suppress(OSError):
             unwell = self.healthy() != 200
         self._unwell_since = min(self._unwell_since, time.monotonic()) if unwell else math.inf
         if time.monotonic() - self._unwell_since > PROBED:
+            self._unwell_since = math.inf
             self.process.stop()
 
     def samples(self) -> Iterator[tuple[str, dict[str, str], float]]:

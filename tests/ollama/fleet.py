@@ -91,7 +91,7 @@ class Fleet(Pods):
         replica.stop()
         return True
 
-    def _after_look(self, pods: dict[str, Pod]) -> None:
+    def _update(self, pods: dict[str, Pod]) -> None:
         ready = [name for name, pod in sorted(pods.items()) if is_ready(pod)]
         self._ready = [self._replicas[name] for name in ready]
 

@@ -21,7 +21,7 @@ from servingpool.reconcile.keep import learned_profile
 from servingpool.status.report import NUMBER
 from servingpool_backtest import promql_value
 
-from .linear_time import in_about_linear_time
+from .linear_time import SIZES, in_about_linear_time
 
 NAMES = promql_value.Names({}, {})
 
@@ -80,13 +80,14 @@ def test_a_text_of_four_times_the_length_is_read_in_about_four_times_the_time(na
     in_about_linear_time(PARSERS[name])
 
 
-def test_quadratic_code_is_told() -> None:
+@pytest.mark.parametrize(("size", "letters"), [(4_000, 8), (50_000, 25)])
+def test_quadratic_code_fails(size: int, letters: int) -> None:
     def without_twins(characters: int) -> None:
-        """Searches a list where a set belongs, for each word of 25 letters."""
+        """Searches a list where a set belongs, for each word of so many letters."""
         words: list[int] = []
-        for word in range(characters // 25):
+        for word in range(characters // letters):
             if word not in words:
                 words.append(word)
 
-    with pytest.raises(pytest.fail.Exception, match="200000: "):
-        in_about_linear_time(without_twins, sizes=[50_000])
+    with pytest.raises(pytest.fail.Exception, match=f"{4 * size}: "):
+        in_about_linear_time(without_twins, {size: SIZES[size]})

@@ -183,14 +183,16 @@ def operate(config: OperatorConfig, kubeconfig: str | None) -> int:
             stop_flag=assembly.stop_flag,
         )
     except Exception as error:
-        log.error("The operator stops: %s", assembly.failure or _told(error))  # noqa: TRY400, kopf has logged the traceback
+        log.error("The operator stops: %s", assembly.failure or error_text(error))  # noqa: TRY400, kopf has logged the traceback
         return 1
     return 1 if assembly.lost else 0
 
 
-def _told(error: Exception) -> str:
-    """An error of kopf may be "404 page not found" alone; its cause has the URL."""
-    return str(error) if error.__cause__ is None else f"{error} ({error.__cause__})"
+def error_text(error: Exception) -> str:
+    """One line. kopf's error of a request may be "404 page not found" alone, and its cause has the URL."""
+    text = " ".join((getattr(error, "message", None) or str(error)).split()) or type(error).__name__
+    request = getattr(error.__cause__, "request_info", None)
+    return text if request is None else f"{text} ({request.method} {request.real_url})"
 
 
 def _candidate(cluster: Cluster, config: OperatorConfig, watches: Watches) -> tuple[Candidate | None, Share]:

@@ -9,9 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from aiohttp import ClientResponseError, RequestInfo
+from kopf._cogs.clients.errors import APINotFoundError  # what its watches end with
+from multidict import CIMultiDict, CIMultiDictProxy
 from typer.testing import CliRunner
+from yarl import URL
 
 from servingpool.cli import run
+from servingpool.cli.assembly import error_text
 from servingpool.cli.logs import configure
 from servingpool.cli.main import app
 from servingpool.reconcile.config import OperatorConfig
@@ -116,3 +121,27 @@ def test_every_command_shows_an_example(command: str) -> None:
     result = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0
     assert f"servingpool {command}" in result.output.split("Usage:")[-1].split("\n", 1)[-1]
+
+
+POOLS = "https://10.0.0.1/apis/servingpool.dev/v1alpha1/servingpools"
+
+
+@pytest.mark.parametrize(
+    ("payload", "text"),
+    [
+        ("404 page\nnot found", "404 page not found"),
+        ({"kind": "Status", "message": "the server could not find it"}, "the server could not find it"),
+        (None, "APINotFoundError"),
+    ],
+)
+def test_the_last_words_of_the_operator_name_the_request_that_failed(payload: object, text: str) -> None:
+    request = RequestInfo(URL(POOLS), "GET", CIMultiDictProxy(CIMultiDict()), URL(POOLS))
+    error = APINotFoundError(payload, status=404, headers={})  # type: ignore[arg-type]
+    error.__cause__ = ClientResponseError(request, ())
+    assert error_text(error) == f"{text} (GET {POOLS})"
+
+
+def test_the_last_words_of_the_operator_are_those_of_an_error_without_a_request() -> None:
+    assert error_text(FileNotFoundError(2, "No such file or directory", "a")) == str(
+        FileNotFoundError(2, "No such file or directory", "a")
+    )
