@@ -61,8 +61,10 @@ class Client:
         """`steps`: requests/s and seconds; arrivals are a Poisson process. Waits for all answers."""
         luck, begin, at = random.Random(seed), time.monotonic(), 0.0
         timeout = aiohttp.ClientTimeout(total=600)
+        # A connection for each request: one that the server closes as idle just then loses the request.
+        connector = aiohttp.TCPConnector(limit=0, force_close=True)
         async with (
-            aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as session,
+            aiohttp.ClientSession(timeout=timeout, connector=connector) as session,
             asyncio.TaskGroup() as group,
         ):
             end = 0.0

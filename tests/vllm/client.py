@@ -92,7 +92,9 @@ async def replay(url: str, asks: Sequence[Ask]) -> list[Answer]:
 async def replay_by(serve: Callable[[aiohttp.ClientSession, Ask], Awaitable[T]], asks: Sequence[Ask]) -> list[T]:
     """What became of each, which `serve` sends at its time."""
     timeout = aiohttp.ClientTimeout(total=600)
-    connector = aiohttp.TCPConnector(limit=0)  # the queue is to be in the engine
+    # No limit, for the queue is to be in the engine. A connection for each request: one that the server closes as idle
+    # just then loses the request.
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)
     async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
         begin = time.monotonic()
 
