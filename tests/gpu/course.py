@@ -1,4 +1,4 @@
-"""A course of real vLLM processes behind a real router under aiperf, scaled by the operator on the local control plane."""
+"""The operator scales real vLLM processes behind a real router, under load by aiperf, on the local control plane."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ ALONE = "127.1.255.1"
 WAIT = 0.6
 """TTFT bound as a part of an answer's time: a request may wait so long for a sequence that gets free."""
 MARGIN = 3.0
-"""Of the bounds over what an engine alone does: several share this machine with router, clients and control plane."""
+"""A bound of the SLO as a multiple of what one engine alone measures. Several engines share this machine with the router,
+the clients and the control plane, so each is slower."""
 STEPS = os.environ.get("GPU_STEPS")
 
 
@@ -66,7 +67,7 @@ class Measured:
     takes: float
     """Requests/s."""
     ttft: float
-    """Of a request that waits for no other."""
+    """TTFT of a request that does not wait for another."""
     tpot: float
 
 
@@ -135,8 +136,8 @@ def suit(scene: ProcessScene, found: Measured) -> None:
     answer = scene.output * found.tpot
     scene.ttft = at_least(FIRST_TOKEN, max(WAIT * answer, MARGIN * found.ttft))
     scene.tpot = at_least(TOKEN_TIME, MARGIN * found.tpot)
-    loads = (step.split("x") for step in (STEPS or scene.machine.steps).split(","))
-    scene.rates = ",".join(f"{float(load) * found.takes:.3g}x{seconds}" for load, seconds in loads)
+    scene.rates = STEPS or scene.machine.steps
+    scene.rates = ",".join(f"{load * found.takes:.3g}x{seconds:g}" for load, seconds in scene.steps)
     cold_start = f"{math.ceil(found.start / 10) * 10}s"
     scene.behavior = {"calibration": "30s", "coldStart": cold_start, "scaleDownWindow": cold_start}
 

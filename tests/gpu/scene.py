@@ -49,13 +49,13 @@ CPUS = Machine(
     output=60,
     # Other work on these cores makes an engine half or twice as fast as when it was measured.
     steps="0.4x60,0.6x60,0.8x60,1x60,1.2x60,1.4x90,0.2x120",
-    # Of the eight: what an engine can take is to be bounded by its sequences here too.
+    # Two of the model's eight layers: so the sequences, not the CPU, limit an engine here too.
     options=('--hf-overrides={"num_hidden_layers": 2}',),
     environment=tuple(ONE_PROCESS.items()),
 )
 GPU_OPTIONS = (
     "--dtype=bfloat16",
-    # Of the whole GPU, whose memory several share. What the KV cache gets of it has an option of its own.
+    # Several engines share the GPU's memory: a tenth for each. Another option sets the size of the KV cache.
     "--gpu-memory-utilization=0.1",
 )
 GPU_ENVIRONMENT = (("VLLM_USE_FLASHINFER_SAMPLER", "0"),)

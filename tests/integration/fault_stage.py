@@ -29,6 +29,7 @@ from servingpool_lab.credentials import CertificateAuthority
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
+from ..pods import is_ready  # noqa: TID252, tests are no package of an installed name
 from .beside import Beside
 from .fault_proxy import HOST, Proxy, load
 from .operators import (
@@ -92,8 +93,7 @@ class Clients(Beside):
             if self._ends.pop(name) > asked:
                 self.lost.append(name)
         for name, pod in there.items():
-            ready = any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", []))
-            if ready and "deletionTimestamp" not in pod["metadata"] and asked - begun.get(name, 0.0) >= 1.0:
+            if is_ready(pod) and "deletionTimestamp" not in pod["metadata"] and asked - begun.get(name, 0.0) >= 1.0:
                 begun[name], self._ends[name] = asked, asked + REQUEST
                 self.sent += 1
 

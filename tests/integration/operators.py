@@ -24,6 +24,7 @@ from servingpool_lab.api_client import ApiError
 from servingpool_lab.control_plane import ControlPlane, free_ports
 from servingpool_lab.processes import SupervisedProcess, http_ready, open_local, wait_until
 
+from ..pods import is_ready  # noqa: TID252, tests are no package of an installed name
 from .beside import Beside
 from .stand_in_engine import USUAL, Engine, Shape
 
@@ -80,7 +81,7 @@ class Traffic(Beside):
         """Names of the pods that are Ready, by namespace and label app."""
         found: dict[tuple[str, str], list[str]] = {}
         for pod in (pod for one in namespaces for pod in self.plane.client.items(f"/api/v1/namespaces/{one}/pods")):
-            if any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", [])):
+            if is_ready(pod):
                 metadata = pod["metadata"]
                 app = metadata.get("labels", {}).get("app", "")
                 found.setdefault((metadata["namespace"], app), []).append(metadata["name"])
@@ -204,11 +205,7 @@ class Cluster:
 
     def ready(self, name: str) -> list[str]:
         """Names of the pods that are Ready, and not going."""
-        return [
-            pod
-            for pod, found in self.pods(name).items()
-            if any(c["type"] == "Ready" and c["status"] == "True" for c in found["status"].get("conditions", []))
-        ]
+        return [pod for pod, found in self.pods(name).items() if is_ready(found)]
 
     def events(self, name: str, reason: str) -> list[dict[str, Any]]:
         return [

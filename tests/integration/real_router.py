@@ -22,6 +22,7 @@ from servingpool_lab.api_client import ApiError
 from servingpool_lab.control_plane import free_ports
 from servingpool_lab.processes import SupervisedProcess, http_ready, open_local, wait_until
 
+from ..pods import is_ready  # noqa: TID252, tests are no package of an installed name
 from .operators import Cluster
 
 ENGINE, ROUTER = "chat", "router"
@@ -120,7 +121,7 @@ class Served:
                 self._look()
 
     def _look(self) -> None:
-        ready = [name for name, pod in self.cluster.pods(ENGINE).items() if _is_ready(pod)]
+        ready = [name for name, pod in self.cluster.pods(ENGINE).items() if is_ready(pod)]
         if ready and not self.engine.running:
             self.engine = self._engine().start()
         elif not ready and self.engine.running:
@@ -136,7 +137,3 @@ class Served:
                     self.pages[self.cluster.namespace, name] = page.read().decode()
             except OSError:
                 self.pages.pop((self.cluster.namespace, name), None)
-
-
-def _is_ready(pod: dict[str, dict[str, list[dict[str, str]]]]) -> bool:
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", []))

@@ -109,12 +109,7 @@ def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]
 
 
 def ready(cluster: Cluster, name: str) -> bool:
-    pods = cluster.pods(name).values()
-    return any(
-        one["type"] == "Ready" and one["status"] == "True"
-        for pod in pods
-        for one in pod["status"].get("conditions", [])
-    )
+    return bool(cluster.ready(name))
 
 
 @pytest.fixture(scope="module")

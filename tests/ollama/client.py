@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
+from ..vllm.client import client_session  # noqa: TID252, tests are no package of an installed name
+
 
 @dataclass(slots=True)
 class Answer:
@@ -60,13 +62,7 @@ class Client:
     async def run(self, steps: Sequence[tuple[float, float]], seed: int = 7) -> None:
         """`steps`: requests/s and seconds; arrivals are a Poisson process. Waits for all answers."""
         luck, begin, at = random.Random(seed), time.monotonic(), 0.0
-        timeout = aiohttp.ClientTimeout(total=600)
-        # A connection for each request: one that the server closes as idle just then loses the request.
-        connector = aiohttp.TCPConnector(limit=0, force_close=True)
-        async with (
-            aiohttp.ClientSession(timeout=timeout, connector=connector) as session,
-            asyncio.TaskGroup() as group,
-        ):
+        async with client_session() as session, asyncio.TaskGroup() as group:
             end = 0.0
             for rate, seconds in steps:
                 end += seconds

@@ -89,13 +89,18 @@ async def replay(url: str, asks: Sequence[Ask]) -> list[Answer]:
     return await replay_by(one, asks)
 
 
+def client_session() -> aiohttp.ClientSession:
+    """A session that sends each request at once, for the queue is to be in the engine, on a connection of its own.
+
+    On a connection that the server closes as idle at that moment, the request would be lost.
+    """
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)
+    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=600), connector=connector)
+
+
 async def replay_by(serve: Callable[[aiohttp.ClientSession, Ask], Awaitable[T]], asks: Sequence[Ask]) -> list[T]:
     """What became of each, which `serve` sends at its time."""
-    timeout = aiohttp.ClientTimeout(total=600)
-    # No limit, for the queue is to be in the engine. A connection for each request: one that the server closes as idle
-    # just then loses the request.
-    connector = aiohttp.TCPConnector(limit=0, force_close=True)
-    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
+    async with client_session() as session:
         begin = time.monotonic()
 
         async def one(ask: Ask) -> T:

@@ -110,8 +110,8 @@ spec:
   `AIOHTTP_KEEPALIVE_TIMEOUT: "1"` in its environment.
 
 `servingpool check deployment/chat-ollama -n chat --prometheus URL --engine ollama --model chat
---gateway litellm/chat-litellm` shows the figures. `make test-ollama` is the test with real
-Ollama processes behind a real LiteLLM.
+--gateway litellm/chat-litellm` shows the figures. `make test-ollama` tests this
+with real Ollama processes behind a real LiteLLM.
 """
 SCRAPING = """\
 Prometheus must scrape the gateway's pods. Its series need `namespace` and `pod`, as the engines' do.

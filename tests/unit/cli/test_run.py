@@ -142,6 +142,5 @@ def test_the_last_words_of_the_operator_name_the_request_that_failed(payload: ob
 
 
 def test_the_last_words_of_the_operator_are_those_of_an_error_without_a_request() -> None:
-    assert error_text(FileNotFoundError(2, "No such file or directory", "a")) == str(
-        FileNotFoundError(2, "No such file or directory", "a")
-    )
+    error = FileNotFoundError(2, "No such file or directory", "a")
+    assert error_text(error) == str(error)
