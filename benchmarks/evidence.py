@@ -43,7 +43,10 @@ TESTING = (
 )
 """What a backtest's figures depend on; `report.py` states them."""
 LOOP = (
-    *(f"operator/servingpool/{room}/**/*.py" for room in ("adapters", "api", "gpubudget", "reconcile", "status")),
+    *(
+        f"operator/servingpool/{room}/**/*.py"
+        for room in ("adapters", "api", "gpubudget", "loop", "reconcile", "status")
+    ),
     *("operator/servingpool/cli/assembly.py", "deploy/Dockerfile"),
     *(f"benchmarks/{name}.py" for name in ("fake_cluster", "fleet", "measuring", "prometheus_process")),
     *("benchmarks/real_cluster.py", "benchmarks/stand_in_prometheus.py"),

@@ -17,9 +17,9 @@ import numpy as np
 
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision
-from servingpool.decision.learn import Memory
+from servingpool.decision.learn.memory import Memory
 from servingpool.decision.pool import Pool, Slo
-from servingpool.gpubudget import Claim, share
+from servingpool.gpubudget.sharing import Claim, share
 from servingpool_simulation.fleet import Fleet, Phase
 from servingpool_simulation.hardware import EngineProfile, engine_profile
 from servingpool_simulation.offered import offered_load

@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend
+from servingpool.adapters.prometheus.backend import PrometheusBackend
+from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.engines import profile_of
 from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS, EngineMetrics
 from servingpool.recording.format import Chunk, Floats, Header, Scrapes

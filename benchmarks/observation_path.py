@@ -30,13 +30,15 @@ from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.devices import ClaimTemplates
 from servingpool.adapters.cluster.scale import TargetReader
-from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend
-from servingpool.gpubudget import BudgetReporter, Budgets
+from servingpool.adapters.prometheus.backend import PrometheusBackend
+from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.gpubudget.budgets import Budgets
+from servingpool.gpubudget.report import BudgetReporter
+from servingpool.loop.backfill import Backfill
+from servingpool.loop.reconciler import All, Reconciler
 from servingpool.reconcile.act import Actor
-from servingpool.reconcile.backfill import Backfill
-from servingpool.reconcile.collect import Readings
-from servingpool.reconcile.loop import All, Reconciler
-from servingpool.status import Reporter
+from servingpool.reconcile.collect.readings import Readings
+from servingpool.status.report import Reporter
 
 PACKAGE = Path(servingpool.__file__).parent
 BEGIN, INTERVAL = 1_790_000_000.0, 15.0

@@ -20,7 +20,8 @@ from history_in_prometheus import field, receiving, send, series
 from prometheus_client.parser import text_string_to_metric_families
 from reporting import ROOT, show, write
 
-from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend
+from servingpool.adapters.prometheus.backend import PrometheusBackend
+from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.samples import FleetReading, ReadRequest
 
 PAGE = ROOT / "tests" / "fixtures" / "vllm-0.32.0-metrics.txt"

@@ -34,22 +34,26 @@ from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.devices import ClaimTemplates
 from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.adapters.cluster.shard_lease import winner
-from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend
+from servingpool.adapters.prometheus.backend import PrometheusBackend
+from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import Status
 from servingpool.cli.assembly import GC_THRESHOLDS
 from servingpool.decision.decide import decide_stages
-from servingpool.decision.learn import FORECASTS_KEPT as KEPT
-from servingpool.decision.need import PENALTY_LASTS
-from servingpool.gpubudget import BudgetReporter, Budgets
+from servingpool.decision.learn.forecast import FORECASTS_KEPT as KEPT
+from servingpool.decision.need.planning import PENALTY_LASTS
+from servingpool.gpubudget.budgets import Budgets
+from servingpool.gpubudget.report import BudgetReporter
+from servingpool.loop.backfill import Backfill, PendingPool
+from servingpool.loop.reconciler import All, Reconciler, Tick
+from servingpool.loop.shards import Shards
 from servingpool.reconcile.act import Actor, ScaleOutcome
-from servingpool.reconcile.backfill import Backfill, PendingPool
-from servingpool.reconcile.collect import Owners, Readings
-from servingpool.reconcile.keep import PoolState
-from servingpool.reconcile.loop import All, Reconciler, Tick
-from servingpool.reconcile.plan import PoolPlan, ScaleAction
-from servingpool.reconcile.shards import Shards
-from servingpool.status import Cause, Reporter, build
+from servingpool.reconcile.collect.readings import Readings
+from servingpool.reconcile.collect.targets import Owners
+from servingpool.reconcile.keep.state import PoolState
+from servingpool.reconcile.plan.pool_plan import PoolPlan, ScaleAction
+from servingpool.status.builder import build
+from servingpool.status.report import Cause, Reporter
 
 BEGIN = 1_790_000_000.0
 INTERVAL = 15.0
@@ -99,7 +103,7 @@ class Bench:
         sent, writes, causes = self._prometheus.sent(), dict(self.world.writes), dict(self._reporter.written)
         with (
             patch("servingpool.reconcile.plan.pool_plan.decide_stages", self._meter.timed("decide", decide_stages)),
-            patch("servingpool.reconcile.loop.build", self._meter.timed("status", build)),
+            patch("servingpool.loop.reconciler.build", self._meter.timed("status", build)),
         ):
             cpu, wall = time.process_time(), time.perf_counter()
             done: Tick = await self._reconciler.tick(self.now)

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from tables import table
 from validate_simulator import prefill
 
-from servingpool.adapters.prometheus import ReadRequest, page, with_own_buckets
+from servingpool.adapters.prometheus import page
 from servingpool.adapters.prometheus.engines import profile_of
+from servingpool.adapters.prometheus.samples import ReadRequest, with_own_buckets
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision
-from servingpool.decision.learn import Memory
+from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Observation, Reading, Replica, Unknown
 from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.engine import Engine

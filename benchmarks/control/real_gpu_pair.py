@@ -18,7 +18,7 @@ from tables import table
 
 from servingpool.decision.decide import Stage, decide_stages
 from servingpool.decision.decision import Decision
-from servingpool.decision.learn import Memory
+from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Unknown
 from servingpool.decision.pool import Pool, Slo
 from servingpool.decision.roles import Ratio, decode_slo, joined, prefill_slo

@@ -12,7 +12,7 @@ import yaml
 from prometheus_client import CollectorRegistry, start_http_server
 
 from servingpool.adapters.cluster.errors import Forbidden
-from servingpool.reconcile.metrics import LoopMetrics, PoolCollector
+from servingpool.loop.metrics import LoopMetrics, PoolCollector
 from servingpool_lab.binaries import ensure_binaries
 from servingpool_lab.processes import open_local, wait_until
 

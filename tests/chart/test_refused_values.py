@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from servingpool.adapters import prometheus as profiles
-from servingpool.adapters.prometheus import shipped_gateways
+from servingpool.adapters.prometheus.gateways import shipped_gateways
 from servingpool.reconcile.config import ConfigError, load
 
 from .conftest import CHART, Helm, documents

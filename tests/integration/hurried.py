@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from servingpool.cli.main import app
-from servingpool.reconcile import operator
+from servingpool.loop import operator
 
 operator.FORGET_EVERY = 2.0
 

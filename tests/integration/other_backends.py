@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
-from servingpool.adapters.prometheus import BackendConfig, FleetReading, PrometheusBackend, ReadRequest
+from servingpool.adapters.prometheus.backend import PrometheusBackend
+from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.adapters.prometheus.samples import FleetReading, ReadRequest
 from servingpool.decision.observation import ReplicaMetrics, Unknown
 
 from .backends import Thanos, VictoriaMetrics, programs, writing

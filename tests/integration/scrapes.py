@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from servingpool.adapters.prometheus import BackendConfig, FleetReading, PrometheusBackend, ReadRequest
+from servingpool.adapters.prometheus.backend import PrometheusBackend
+from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.adapters.prometheus.samples import FleetReading, ReadRequest
 from servingpool.decision.observation import Unknown
 
 

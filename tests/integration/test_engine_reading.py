@@ -12,17 +12,13 @@ from typing import Any
 
 import pytest
 
-from servingpool.adapters.prometheus import (
-    BackendConfig,
-    Cause,
-    FleetReading,
-    PrometheusBackend,
-    ReadRequest,
-    SeriesLabels,
-    page,
-)
+from servingpool.adapters.prometheus import page
+from servingpool.adapters.prometheus.backend import PrometheusBackend
+from servingpool.adapters.prometheus.backend_config import BackendConfig, SeriesLabels
+from servingpool.adapters.prometheus.diagnosis import Cause
 from servingpool.adapters.prometheus.engines import profile_of, shipped, usable
 from servingpool.adapters.prometheus.engines.profile import EngineMetrics
+from servingpool.adapters.prometheus.samples import FleetReading, ReadRequest
 from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics, Unknown
 
 from .backends import BACKENDS, Serve

@@ -9,14 +9,10 @@ from typing import Any
 
 import pytest
 
-from servingpool.adapters.prometheus import (
-    BackendConfig,
-    Cause,
-    FleetReading,
-    PrometheusBackend,
-    ReadRequest,
-    with_own_buckets,
-)
+from servingpool.adapters.prometheus.backend import PrometheusBackend
+from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.adapters.prometheus.diagnosis import Cause
+from servingpool.adapters.prometheus.samples import FleetReading, ReadRequest, with_own_buckets
 from servingpool.decision.observation import ReplicaMetrics, Unknown
 
 from .backends import BACKENDS, Serve

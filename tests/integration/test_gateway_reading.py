@@ -13,15 +13,10 @@ import pytest
 
 from servingpool.adapters.gateways.own_gateway import gateway_of
 from servingpool.adapters.gateways.totals import GatewayTotals
-from servingpool.adapters.prometheus import (
-    ANY_MODEL,
-    BackendConfig,
-    FleetReading,
-    GatewayProfile,
-    ReadRequest,
-    page,
-    shipped_gateways,
-)
+from servingpool.adapters.prometheus import page
+from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.adapters.prometheus.gateways import GatewayProfile, shipped_gateways
+from servingpool.adapters.prometheus.samples import ANY_MODEL, FleetReading, ReadRequest
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Histogram, ReplicaMetrics, Unknown
 

@@ -16,8 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from servingpool.adapters.cluster.kinds import DEPLOYMENT
 from servingpool.adapters.cluster.names import pods_of_any
-from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend, ReadRequest
+from servingpool.adapters.prometheus.backend import PrometheusBackend
+from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.plan import MOST_SLICES
+from servingpool.adapters.prometheus.samples import ReadRequest
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics, Unknown
 
 from .backends import Serve

@@ -14,13 +14,10 @@ from typing import Any
 
 from servingpool.adapters.gateways.own_gateway import gateway_of
 from servingpool.adapters.gateways.totals import GatewayTotals
-from servingpool.adapters.prometheus import (
-    BackendConfig,
-    FleetReading,
-    PrometheusBackend,
-    ReadRequest,
-    shipped_gateways,
-)
+from servingpool.adapters.prometheus.backend import PrometheusBackend
+from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.adapters.prometheus.gateways import shipped_gateways
+from servingpool.adapters.prometheus.samples import FleetReading, ReadRequest
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import GatewayMetrics
 from servingpool_lab.control_plane import ControlPlane

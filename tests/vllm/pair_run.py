@@ -9,19 +9,21 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend
+from servingpool.adapters.prometheus.backend import PrometheusBackend
+from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.api.conditions import Condition
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.status import Status
-from servingpool.decision.learn import Memory
+from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Unknown
-from servingpool.decision.observe import diff_counters, samples
+from servingpool.decision.observe import samples
+from servingpool.decision.observe.counters import diff_counters
 from servingpool.decision.roles import DECODE, PREFILL
 from servingpool.reconcile.act import NOT_SCALED
-from servingpool.reconcile.collect import Readings, collect
-from servingpool.reconcile.plan import PoolPlan, plan_pool
-from servingpool.reconcile.plan.pool_plan import asked_of
-from servingpool.status import build
+from servingpool.reconcile.collect.collected import collect
+from servingpool.reconcile.collect.readings import Readings
+from servingpool.reconcile.plan.pool_plan import PoolPlan, asked_of, plan_pool
+from servingpool.status.builder import build
 from servingpool_lab.prometheus import Prometheus
 
 from .client import Answer, Ask, replay

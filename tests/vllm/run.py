@@ -8,10 +8,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from servingpool.adapters.prometheus import PodSamples
+from servingpool.adapters.prometheus.samples import PodSamples
 from servingpool.decision.observation import Unknown
 from servingpool.decision.observe import samples
-from servingpool.reconcile.collect import requests_for
+from servingpool.reconcile.collect.readings import requests_for
 from servingpool_lab.prometheus import Prometheus
 
 from .client import Answer, Ask, End, replay

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from servingpool.adapters.prometheus import with_own_buckets
+from servingpool.adapters.prometheus.samples import with_own_buckets
 from servingpool.decision.observation import Unknown
-from servingpool.decision.observe import LatencyCount, samples
+from servingpool.decision.observe import samples
+from servingpool.decision.observe.latency import LatencyCount
 from servingpool_lab.prometheus import Prometheus
 
 from .client import Answer, Ask, End, replay

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from servingpool.api.conditions import Truth
-from servingpool.decision.observe import LEAST_TOKENS, samples
+from servingpool.decision.observe import samples
+from servingpool.decision.observe.counters import LEAST_TOKENS
 from servingpool.decision.roles import DECODE, PREFILL
 
 from .client import End

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import aiohttp
 import pytest
 
-from servingpool.adapters.prometheus import Cause
+from servingpool.adapters.prometheus.diagnosis import Cause
 from servingpool.decision.observation import Unknown
 from servingpool_lab.processes import http_ready, wait_until
 from servingpool_lab.prometheus import Prometheus

@@ -11,17 +11,20 @@ from typing import Any
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.objects import TargetKey
-from servingpool.adapters.prometheus import BackendConfig, FleetReading, PrometheusBackend, Selection
+from servingpool.adapters.prometheus.backend import PrometheusBackend
+from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.adapters.prometheus.samples import FleetReading, Selection
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Figures
-from servingpool.decision.learn import Memory
+from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Observation, ReplicaMetrics
-from servingpool.decision.observe import CounterDelta, Sample, diff_counters
+from servingpool.decision.observe.counters import CounterDelta, diff_counters
+from servingpool.decision.observe.samples import Sample
 from servingpool.decision.pool import Pool
-from servingpool.reconcile.backfill import core_of
-from servingpool.reconcile.collect import Readings
+from servingpool.loop.backfill import core_of
 from servingpool.reconcile.collect.collected import observe
+from servingpool.reconcile.collect.readings import Readings
 from servingpool_lab.prometheus import Prometheus
 
 from .engine import MODEL, Vllm

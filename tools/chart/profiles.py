@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from servingpool.adapters.prometheus import EngineMetrics, GatewayProfile
+from servingpool.adapters.prometheus.engines import EngineMetrics
 from servingpool.adapters.prometheus.engines.profile import METRIC_NAME
+from servingpool.adapters.prometheus.gateways import GatewayProfile
 
 DROPPED = {"title", "default", "description"}
 """What only makes the file longer."""

@@ -22,20 +22,21 @@ from servingpool.adapters.cluster.devices import ClaimTemplates
 from servingpool.adapters.cluster.lease import Election, Terms
 from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.adapters.cluster.shard_lease import ShardMembership
-from servingpool.adapters.prometheus import PrometheusBackend
+from servingpool.adapters.prometheus.backend import PrometheusBackend
 from servingpool.cli.metrics_server import serve_metrics
-from servingpool.gpubudget import BudgetReporter, Budgets
+from servingpool.gpubudget.budgets import Budgets
+from servingpool.gpubudget.report import BudgetReporter
 from servingpool.handlers.lifecycle import live
 from servingpool.handlers.watching import Watches
+from servingpool.loop.backfill import Backfill
+from servingpool.loop.metrics import LoopMetrics, PoolCollector
+from servingpool.loop.operator import Candidate, Heartbeat, Operator, SteadyClock
+from servingpool.loop.reconciler import All, Reconciler, Share
+from servingpool.loop.shards import Shards
 from servingpool.reconcile.act import Actor
-from servingpool.reconcile.backfill import Backfill
-from servingpool.reconcile.collect import Readings
+from servingpool.reconcile.collect.readings import Readings
 from servingpool.reconcile.config import OperatorConfig
-from servingpool.reconcile.loop import All, Reconciler, Share
-from servingpool.reconcile.metrics import LoopMetrics, PoolCollector
-from servingpool.reconcile.operator import Candidate, Heartbeat, Operator, SteadyClock
-from servingpool.reconcile.shards import Shards
-from servingpool.status import Reporter
+from servingpool.status.report import Reporter
 
 log = logging.getLogger(__name__)
 

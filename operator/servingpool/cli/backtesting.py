@@ -21,7 +21,7 @@ from servingpool.cli.demo import bound, duration, write
 from servingpool.cli.output import echo, echo_json, terminal
 from servingpool.cli.record import read
 from servingpool.decision.pool import Pool, Slo
-from servingpool.reconcile.plan import core_pool
+from servingpool.reconcile.plan.pool_plan import core_pool
 from servingpool.recording.format import Header, RecordingError
 from servingpool_backtest.autoscaler_rule import Rule
 from servingpool_backtest.report import Shown, page, sentence, shown

@@ -13,21 +13,15 @@ import typer
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.survey import ready_pods
 from servingpool.adapters.gateways.own_gateway import OwnGateway, gateway_in
-from servingpool.adapters.prometheus import (
-    ANY_MODEL,
-    BackendConfig,
-    EngineMetrics,
-    FleetReading,
-    GatewayFigure,
-    GatewayProfile,
-    PrometheusBackend,
-    ReadRequest,
-    Selection,
-)
 from servingpool.adapters.prometheus import page as pages
+from servingpool.adapters.prometheus.backend import PrometheusBackend
+from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.adapters.prometheus.engines import EngineMetrics
+from servingpool.adapters.prometheus.gateways import GatewayFigure, GatewayProfile
 from servingpool.adapters.prometheus.gateways.profile import METERING, READ_AS
 from servingpool.adapters.prometheus.inspection import Inspection
 from servingpool.adapters.prometheus.page import Found
+from servingpool.adapters.prometheus.samples import ANY_MODEL, FleetReading, ReadRequest, Selection
 from servingpool.api.spec import Gateway
 from servingpool.catalogue.conditions import Reason
 from servingpool.catalogue.plain import plain

@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from servingpool.adapters.prometheus import BackendConfig
+from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable
 from servingpool.adapters.prometheus.own_record import AmbiguousRecord, OwnRecord
 from servingpool.cli import source

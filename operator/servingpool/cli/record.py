@@ -18,7 +18,10 @@ from servingpool.adapters.cluster.errors import ClusterError
 from servingpool.adapters.cluster.kinds import DEPLOYMENT, STATEFUL_SET
 from servingpool.adapters.cluster.scale import known_sort
 from servingpool.adapters.cluster.survey import Named, Survey, scalables, survey, surveyed
-from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, MetricsUnavailable, PrometheusBackend
+from servingpool.adapters.prometheus.backend import PrometheusBackend
+from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.adapters.prometheus.engines import EngineMetrics
+from servingpool.adapters.prometheus.http_client import MetricsUnavailable
 from servingpool.cli.figures import ANY_ENGINE, Target
 from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of, sentence, told
 from servingpool.cli.logs import quiet

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from servingpool.cli.extras import needs
 from servingpool.cli.output import echo_json, terminal
-from servingpool.reconcile.plan import core_pool
+from servingpool.reconcile.plan.pool_plan import core_pool
 
 if TYPE_CHECKING:
     from servingpool_simulation.changes import Change

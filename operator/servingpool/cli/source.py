@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import typer
 from pydantic import ValidationError
 
-from servingpool.adapters.prometheus import BackendConfig
+from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.http_client import PrometheusClient
 from servingpool.adapters.prometheus.rows import Unread
 from servingpool.api.duration import brief

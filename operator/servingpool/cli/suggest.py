@@ -15,15 +15,12 @@ from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.names import pods_of_any
 from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.adapters.cluster.survey import Named, Survey, given_kind, scalables, scaled_by, survey, surveyed
-from servingpool.adapters.prometheus import (
-    BackendConfig,
-    EngineMetrics,
-    MetricsUnavailable,
-    PrometheusBackend,
-    ReadRequest,
-    sample_of,
-)
 from servingpool.adapters.prometheus import page as pages
+from servingpool.adapters.prometheus.backend import PrometheusBackend
+from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.adapters.prometheus.engines import EngineMetrics
+from servingpool.adapters.prometheus.http_client import MetricsUnavailable
+from servingpool.adapters.prometheus.samples import ReadRequest, sample_of
 from servingpool.cli.figures import ANY_ENGINE
 from servingpool.cli.kubectl import AllNamespaces, Context, Kubeconfig, Namespace, namespace_of, told
 from servingpool.cli.logs import quiet
@@ -35,7 +32,7 @@ from servingpool.reconcile.config import OperatorConfig
 from servingpool.recording.format import Chunk
 from servingpool.recording.recorder import LADDER
 from servingpool.recording.suggestion import Facts, Past, manifest, past
-from servingpool.status import judge_drain
+from servingpool.status.conditions import judge_drain
 
 STEPS = 168
 """Times at which the history's histograms are read: each hour of a week."""

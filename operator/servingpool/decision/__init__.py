@@ -1,8 +1,8 @@
 """The decision core: pure functions of observation, pool, memory and `now`.
 
 In: an `Observation`, a `Pool`, the `Memory` of the tick before, Unix time. Out: a `Decision` and the next memory.
-`decide` calls `learn`, which calls `observe`; then `need`, `bound`, `allocate` and `explain`. Three are rooms with one
-door, the others are files. The list is the order of imports:
+`decide` calls `learn`, which calls `observe`; then `need`, `bound`, `allocate` and `explain`. Three are rooms, the
+others are files. The list is the order of imports:
 
 - what all share: `params` (the tunables), `pool` and `observation` (the input), `engine` (what one did, and its step),
   `increase` (what a counter rose by), `words` (figures in sentences), `zero` (what the gateway shows of a pool that may

@@ -18,8 +18,10 @@ from typing import NamedTuple, Self
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decision import EQUAL, Limited, Part, share_of
-from servingpool.decision.learn import Kind, Memory, MissCurve, best_known, kind_of, shortages_seen, weights
-from servingpool.decision.need import BEYOND, Frontier, Mix, Offer, capacity, cheapest_mix, greatest, price
+from servingpool.decision.learn.kinds import Kind, best_known, kind_of, shortages_seen, weights
+from servingpool.decision.learn.memory import Memory
+from servingpool.decision.learn.miss_curve import MissCurve
+from servingpool.decision.need.mix import BEYOND, Frontier, Mix, Offer, capacity, cheapest_mix, greatest, price
 from servingpool.decision.observation import Observation, Reading, Replica
 from servingpool.decision.pool import Pool, Target
 from servingpool.decision.words import listed, shown

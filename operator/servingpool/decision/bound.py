@@ -10,9 +10,11 @@ from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.notes import Note
 from servingpool.decision.allocate import Fleet
 from servingpool.decision.decision import AtZero, Limited, Plan
-from servingpool.decision.learn import Memory
+from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Observation, Unknown
-from servingpool.decision.observe import MINUTE, WAITING, Lateness, growth
+from servingpool.decision.observe.lateness import Lateness
+from servingpool.decision.observe.queueing import growth
+from servingpool.decision.observe.window import MINUTE, WAITING
 from servingpool.decision.pool import Bound, Bounds, Pool
 from servingpool.decision.words import clock, shown, span
 

@@ -14,10 +14,12 @@ from servingpool.decision import explain
 from servingpool.decision.allocate import Fleet, Split, counted, fleet_of
 from servingpool.decision.bound import limit
 from servingpool.decision.decision import AtZero, Course, Decision, Limited, Plan, moves, verdict_of_parts
-from servingpool.decision.learn import Memory, update
-from servingpool.decision.need import at_zero, plan, remembered
+from servingpool.decision.learn.memory import Memory
+from servingpool.decision.learn.updating import update
+from servingpool.decision.need.planning import at_zero, plan, remembered
 from servingpool.decision.observation import Observation, Reading, Unknown
-from servingpool.decision.observe import Queues, standing_still
+from servingpool.decision.observe.gauges import standing_still
+from servingpool.decision.observe.lateness import Queues
 from servingpool.decision.pool import Beside, Bound, Pool
 from servingpool.decision.roles import DECODE, PREFILL, Ratio
 

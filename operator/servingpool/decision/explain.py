@@ -12,28 +12,13 @@ import numpy as np
 
 from servingpool.catalogue.notes import Note
 from servingpool.decision.decision import AtZero, Figures, Limited, Plan
-from servingpool.decision.learn import Memory, UpdateResult, tpot_infeasible
+from servingpool.decision.learn.memory import Memory, UpdateResult
+from servingpool.decision.learn.miss_curve import tpot_infeasible
 from servingpool.decision.observation import Reading, Unknown
-from servingpool.decision.observe import (
-    BEGUN,
-    GENERATED,
-    MINUTE,
-    PROMPTS,
-    READY,
-    RUNNING,
-    SUMS,
-    TTFT_COUNT,
-    TTFT_SUM,
-    WAITED,
-    WAITING,
-    Lateness,
-    Queues,
-    Slice,
-    Standing,
-    Witness,
-    doubted_queue,
-    rate_window,
-)
+from servingpool.decision.observe.gauges import Standing, doubted_queue
+from servingpool.decision.observe.lateness import Lateness, Queues, Witness
+from servingpool.decision.observe.samples import BEGUN, GENERATED, PROMPTS, TTFT_COUNT, TTFT_SUM, WAITED
+from servingpool.decision.observe.window import MINUTE, READY, RUNNING, SUMS, WAITING, Slice, rate_window
 from servingpool.decision.pool import Pool
 from servingpool.decision.words import MOST_NAMED, clock, shown, span
 

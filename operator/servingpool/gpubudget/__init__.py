@@ -5,21 +5,3 @@ the status of each budget. Pure: `sharing` (who gets what), `claims` (of each ta
 `budgets` (the entry), `members` (who shares which), `ledger` (what is held and ordered), `plans` (from plans to claims,
 and from grants to plans), `report` (the status).
 """
-
-from __future__ import annotations
-
-from servingpool.gpubudget.budgets import Budgets, Shared
-from servingpool.gpubudget.members import Groups, Subject, named_versions
-from servingpool.gpubudget.report import BudgetReporter
-from servingpool.gpubudget.sharing import Claim, share
-
-__all__ = [
-    "BudgetReporter",
-    "Budgets",
-    "Claim",
-    "Groups",
-    "Shared",
-    "Subject",
-    "named_versions",
-    "share",
-]

@@ -22,9 +22,10 @@ from servingpool.gpubudget.ledger import Held, Holdings
 from servingpool.gpubudget.members import Groups, Member, Membership, Subject
 from servingpool.gpubudget.plans import Allowance, Wanted, claims_in, wanted_by, within
 from servingpool.gpubudget.sharing import Claim, Grant, idle_in, share, spare
-from servingpool.reconcile.collect import Owners, SeenTarget
-from servingpool.reconcile.keep import Orders
-from servingpool.reconcile.plan import PoolPlan, ScaleAction, owners
+from servingpool.reconcile.collect.targets import Owners, SeenTarget
+from servingpool.reconcile.keep.orders import Orders
+from servingpool.reconcile.plan.pool_plan import PoolPlan, ScaleAction
+from servingpool.reconcile.plan.preconditions import owners
 
 log = logging.getLogger(__name__)
 

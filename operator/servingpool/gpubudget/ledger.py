@@ -14,7 +14,7 @@ from servingpool.api.gpu_budget import BudgetSpec, GPUBudget
 from servingpool.catalogue.notes import Note
 from servingpool.decision.observation import Unknown
 from servingpool.gpubudget.holding import Holding
-from servingpool.reconcile.keep import Orders
+from servingpool.reconcile.keep.orders import Orders
 
 SCHEDULED_WITHIN = 60.0
 """Seconds after its creation for which a pod without a node counts as a pod that will get a node: schedulers take

@@ -20,8 +20,8 @@ from servingpool.api.spec import DEFAULT_PRIORITY, HIGHEST_PRIORITY
 from servingpool.api.target import Target, names_of
 from servingpool.decision.observation import Unknown
 from servingpool.gpubudget.ledger import Held, Holdings
-from servingpool.reconcile.collect import Owners, owns
-from servingpool.reconcile.plan import named, owners, raw_targets
+from servingpool.reconcile.collect.targets import Owners, owns
+from servingpool.reconcile.plan.preconditions import named, owners, raw_targets
 
 SELECTORS = ("poolSelector", "namespaceSelector")
 

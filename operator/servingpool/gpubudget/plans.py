@@ -16,7 +16,8 @@ from servingpool.decision.roles import DECODE, PREFILL
 from servingpool.gpubudget.claims import PoolNeed, TargetNeed, claims_of, standing
 from servingpool.gpubudget.members import Member
 from servingpool.gpubudget.sharing import Claim
-from servingpool.reconcile.plan import PoolPlan, ScalePermission, StagePlan, with_decisions
+from servingpool.reconcile.plan.pool_plan import PoolPlan, StagePlan, with_decisions
+from servingpool.reconcile.plan.preconditions import ScalePermission
 
 STALE = 90.0
 """Seconds, six ticks, without a decision after which nobody is assumed to scale a pool."""

@@ -1,8 +1,5 @@
-"""One loop over all pools: collect, plan, act, report.
+"""The stages of one tick: collect, plan, act, keep. Each has one frozen result, and knows only those before it.
 
-In: the cluster as the cache shows it, what each Prometheus says. Out: orders, statuses, events, metrics.
-Around it: `operator` (clock and election), `config`, `loop` (the steps in order), `shards` (which pools are ours where
-several operators write), `metrics` (its own), `backfill` (history at the start), `act` (scale). Rooms, each with one
-door: `collect` (what Prometheus and the cluster say), `plan` (what is to be done about a pool), `keep` (what the next
-tick needs). Beside them `gpubudget` and `status`.
+`config` (of the operator), `collect` (what Prometheus and the cluster say), `plan` (what is to be done about a pool),
+`act` (scale), `keep` (what the next tick needs). `loop` calls them; `gpubudget` and `status` stand between.
 """

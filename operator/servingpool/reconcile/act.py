@@ -21,8 +21,8 @@ from servingpool.adapters.cluster.objects import LOWEST_COST, Key, Pod, TargetKe
 from servingpool.api.conditions import Reason
 from servingpool.catalogue.events import EventReason
 from servingpool.decision.observation import Observation, Unknown
-from servingpool.reconcile.keep import PoolState
-from servingpool.reconcile.plan import PoolPlan, ScaleAction
+from servingpool.reconcile.keep.state import PoolState
+from servingpool.reconcile.plan.pool_plan import PoolPlan, ScaleAction
 
 log = logging.getLogger(__name__)
 

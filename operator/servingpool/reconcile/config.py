@@ -11,7 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
-from servingpool.adapters.prometheus import BackendConfig, EngineMetrics, GatewayProfile, shipped, shipped_gateways
+from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.adapters.prometheus.engines import EngineMetrics, shipped
+from servingpool.adapters.prometheus.gateways import GatewayProfile, shipped_gateways
 from servingpool.api.duration import DurationBetween
 from servingpool.api.serving_pool import each, said
 from servingpool.api.serving_pool import path as where

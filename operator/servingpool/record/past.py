@@ -29,9 +29,9 @@ from servingpool.catalogue.template import render
 from servingpool.decision.decision import Verdict, move, verdict_of
 from servingpool.decision.pool import Bound, Bounds
 from servingpool.decision.words import shown
-from servingpool.reconcile.keep import Ready, judged, replaced
-from servingpool.reconcile.metrics import DECISION_FIGURES
-from servingpool.status import FIGURE_NAMES, told_bounds
+from servingpool.loop.metrics import DECISION_FIGURES
+from servingpool.reconcile.keep.history import Ready, judged, replaced
+from servingpool.status.builder import FIGURE_NAMES, told_bounds
 
 ASKED = (
     *(Metric.LAST_CHANGE, Metric.LAST_CHANGE_FROM, Metric.LAST_CHANGE_TO, Metric.LAST_CHANGE_OUTCOME),

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from servingpool.adapters.cluster.kinds import Sort
 from servingpool.adapters.cluster.names import pods_of, pods_of_any
-from servingpool.adapters.prometheus import PodSamples, ReadRequest, sample_of
+from servingpool.adapters.prometheus.samples import PodSamples, ReadRequest, sample_of
 from servingpool.decision.observation import Unknown
 from servingpool.recording.format import Chunk, Header, RecordingError
 

@@ -27,11 +27,13 @@ from servingpool.api.time import from_unix
 from servingpool.catalogue.notes import Note
 from servingpool.decision.decision import Decision, Figures, Verdict, slo_met
 from servingpool.decision.observation import Histogram, Reading, Unknown
-from servingpool.decision.observe import Witness
+from servingpool.decision.observe.lateness import Witness
 from servingpool.decision.pool import Bounds as InForce
 from servingpool.reconcile.act import ScaleOutcome, in_flight
-from servingpool.reconcile.collect import of_role
-from servingpool.reconcile.plan import Expense, Planned, PoolPlan, Refusal, ScalePermission, StagePlan
+from servingpool.reconcile.collect.targets import of_role
+from servingpool.reconcile.plan.expense import Expense
+from servingpool.reconcile.plan.pool_plan import Planned, PoolPlan, Refusal, StagePlan
+from servingpool.reconcile.plan.preconditions import ScalePermission
 from servingpool.status.conditions import (
     estimated,
     judge_drains,

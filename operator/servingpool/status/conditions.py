@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from servingpool.adapters.cluster import input_limits
 from servingpool.adapters.cluster.drain import Drain
 from servingpool.adapters.gateways.own_gateway import OwnGateway, bound_of
-from servingpool.adapters.prometheus import Cause, FirstRequest, GatewayProfile, Selection
+from servingpool.adapters.prometheus.diagnosis import Cause
+from servingpool.adapters.prometheus.gateways import FirstRequest, GatewayProfile
+from servingpool.adapters.prometheus.samples import Selection
 from servingpool.api.conditions import Reason, Truth
 from servingpool.api.duration import brief
 from servingpool.api.serving_pool import ServingPool
@@ -22,12 +24,14 @@ from servingpool.catalogue.notes import Note
 from servingpool.decision.decision import Part
 from servingpool.decision.explain import told_standing
 from servingpool.decision.observation import Observation, Unknown
-from servingpool.decision.observe import LatencyCount, Standing
+from servingpool.decision.observe.gauges import Standing
+from servingpool.decision.observe.latency import LatencyCount
 from servingpool.decision.pool import Bounds
 from servingpool.decision.roles import client_bound
 from servingpool.decision.words import clock
-from servingpool.reconcile.collect import Collected, SeenTarget, of_role
-from servingpool.reconcile.plan import Learned, PoolPlan, StagePlan
+from servingpool.reconcile.collect.collected import Collected
+from servingpool.reconcile.collect.targets import SeenTarget, of_role
+from servingpool.reconcile.plan.pool_plan import Learned, PoolPlan, StagePlan
 from servingpool.status.missed import above_max, below_min, needed_of
 
 CAUSES: Mapping[Cause, Callable[[str], tuple[Reason, str]]] = {

@@ -13,13 +13,14 @@ from servingpool.api.duration import brief
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.notes import Note
 from servingpool.decision.decision import slo_met
-from servingpool.decision.need import BEYOND
+from servingpool.decision.need.mix import BEYOND
 from servingpool.decision.observation import Reading, Unknown
-from servingpool.decision.observe import KEPT_SECONDS, MINUTE
+from servingpool.decision.observe.window import KEPT_SECONDS, MINUTE
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.words import clock, shown
-from servingpool.reconcile.collect import of_role
-from servingpool.reconcile.plan import PoolPlan, ScalePermission, StagePlan
+from servingpool.reconcile.collect.targets import of_role
+from servingpool.reconcile.plan.pool_plan import PoolPlan, StagePlan
+from servingpool.reconcile.plan.preconditions import ScalePermission
 
 CALM_FOR = MINUTE
 """Seconds of low load after which a fleet counts as recovering: the time of the shortest attainment."""

@@ -18,8 +18,9 @@ from servingpool.api.serving_pool import Metadata
 from servingpool.api.status import Bounds, Change, Cost, LastDecision, Latency, Status, Throughput
 from servingpool.catalogue.events import WARNED, EventReason
 from servingpool.reconcile.act import ScaleOutcome
-from servingpool.reconcile.keep import ANY_PROFILE, PoolState
-from servingpool.reconcile.plan import PoolPlan
+from servingpool.reconcile.keep.kept_memory import ANY_PROFILE
+from servingpool.reconcile.keep.state import PoolState
+from servingpool.reconcile.plan.pool_plan import PoolPlan
 from servingpool.status.builder import FIGURE_NAMES
 from servingpool.status.write_rate import FIGURES_AFTER, WriteRate
 

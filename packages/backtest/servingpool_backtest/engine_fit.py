@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from servingpool.decision.engine import FASTEST_STEP, LONGEST_PROMPT
-from servingpool.decision.learn import NOISE, StepTimeFit
-from servingpool.decision.observe import LEAST_TOKENS
+from servingpool.decision.learn.step_time import NOISE, StepTimeFit
+from servingpool.decision.observe.counters import LEAST_TOKENS
 from servingpool.decision.params import DEFAULT
 from servingpool.recording.format import RecordingError
 from servingpool_backtest.intervals import Intervals

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from servingpool.decision.observe import LatencyCount, late_share_by_mean
+from servingpool.decision.observe.latency import LatencyCount, late_share_by_mean
 from servingpool.decision.pool import Slo
 from servingpool.recording.format import Floats
 from servingpool_backtest.intervals import Intervals

@@ -8,7 +8,7 @@ from typing import Protocol
 from servingpool.adapters.gateways.completed import NOTHING, Completing, completed
 from servingpool.decision.decide import decide, learn
 from servingpool.decision.decision import Decision
-from servingpool.decision.learn import Memory
+from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 
 from servingpool.adapters.cluster.errors import Forbidden
 from servingpool.adapters.cluster.survey import Named
-from servingpool.adapters.prometheus import BackendConfig
+from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.cli import record as recording
 from servingpool.cli.backtest import backtest
 from servingpool.cli.figures import Target

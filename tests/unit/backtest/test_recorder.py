@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from servingpool.adapters.cluster.kinds import Sort
-from servingpool.adapters.prometheus import PodSamples, ReadRequest
+from servingpool.adapters.prometheus.samples import PodSamples, ReadRequest
 from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
 from servingpool.recording.format import Chunk, RecordingError
 from servingpool.recording.recorder import SERIES_PER_POD, Pace, record

@@ -20,10 +20,10 @@ from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.metrics import Metric
 from servingpool.catalogue.notes import Note
 from servingpool.catalogue.template import fields, render
-from servingpool.reconcile.metrics import LoopMetrics, PoolCollector
+from servingpool.loop.metrics import LoopMetrics, PoolCollector
 
 SOURCES = Path(servingpool.__file__).parent
-OPERATOR = ("api", "decision", "adapters", "gpubudget", "status", "reconcile", "handlers", "cli")
+OPERATOR = ("api", "decision", "adapters", "gpubudget", "status", "loop", "reconcile", "handlers", "cli")
 MESSAGES = {"Reason": Reason, "Note": Note, "EventReason": EventReason}
 DASHBOARD = Path(__file__).parents[3] / "charts/servingpool-operator/files/dashboard.json"
 
@@ -92,7 +92,7 @@ def test_a_condition_type_has_a_reason_for_its_good_status() -> None:
 
 def test_every_event_has_a_declared_reason() -> None:
     """That of a condition, or one of its own; an API server takes any text."""
-    given = {each for folder in ("reconcile", "status") for each in arguments(folder, {"event"}, 2, of=4)}
+    given = {each for folder in ("loop", "reconcile", "status") for each in arguments(folder, {"event"}, 2, of=4)}
     assert given == {f"EventReason.{reason.name}" for reason in EventReason} | {"found.reason"}
 
 

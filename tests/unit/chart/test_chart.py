@@ -13,7 +13,7 @@ import yaml
 from chart import alerts, crd, readme
 from chart.schema import schema
 from chart.values import Value, read
-from servingpool.adapters.prometheus import BackendConfig, GatewayChoice, SeriesLabels
+from servingpool.adapters.prometheus.backend_config import BackendConfig, GatewayChoice, SeriesLabels
 from servingpool.reconcile.config import LeaderElection, OperatorConfig, PodDeletionCost, ShardsConfig
 
 ROOT = Path(__file__).parents[3]

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from servingpool.adapters.prometheus import own_record
 from servingpool.cli import source
 from servingpool.cli.main import app
-from servingpool.reconcile.metrics import PoolCollector
+from servingpool.loop.metrics import PoolCollector
 
 from ..reconcile.fake_cluster import TICK, FakeCluster  # noqa: TID252, tests are no package of an installed name
 from ..reconcile.kept import copied  # noqa: TID252

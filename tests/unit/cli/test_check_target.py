@@ -9,9 +9,12 @@ import pytest
 
 from servingpool.adapters.cluster import objects
 from servingpool.adapters.cluster.objects import Workload
-from servingpool.adapters.prometheus import BackendConfig, FleetReading, PodKey, ReadRequest, shipped
+from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.adapters.prometheus.diagnosis import PodKey
+from servingpool.adapters.prometheus.engines import shipped
 from servingpool.adapters.prometheus.inspection import Inspection, inspect
 from servingpool.adapters.prometheus.promql import Queries
+from servingpool.adapters.prometheus.samples import FleetReading, ReadRequest
 from servingpool.cli import check
 from servingpool.cli.figures import Target
 

@@ -11,7 +11,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from servingpool.adapters.cluster.errors import ClusterError
-from servingpool.adapters.prometheus import BackendConfig, own_record
+from servingpool.adapters.prometheus import own_record
+from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable
 from servingpool.adapters.prometheus.own_record import OwnRecord
 from servingpool_dashboard.app import application

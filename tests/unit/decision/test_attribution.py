@@ -12,17 +12,9 @@ from servingpool.decision.engine import Rates
 from servingpool.decision.learn.memory import PastLoads
 from servingpool.decision.learn.miss_curve import LoadAttribution, attribute_load
 from servingpool.decision.observation import Bucket
-from servingpool.decision.observe import (
-    BEGUN,
-    TTFT_COUNT,
-    TTFT_SUM,
-    Buckets,
-    Demand,
-    Misses,
-    SampleWindow,
-)
-from servingpool.decision.observe.samples import TTFT_LOWER, TTFT_UPPER
-from servingpool.decision.observe.window import SUMS, WAITING
+from servingpool.decision.observe.latency import Misses
+from servingpool.decision.observe.samples import BEGUN, TTFT_COUNT, TTFT_LOWER, TTFT_SUM, TTFT_UPPER, Buckets
+from servingpool.decision.observe.window import SUMS, WAITING, Demand, SampleWindow
 
 from .world import ENGINE, POOL, counted
 

@@ -9,7 +9,9 @@ import pytest
 
 from servingpool.decision.decision import slo_met
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics
-from servingpool.decision.observe import BEGUN, CounterDelta, Sample, Witness, diff_counters
+from servingpool.decision.observe.counters import CounterDelta, diff_counters
+from servingpool.decision.observe.lateness import Witness
+from servingpool.decision.observe.samples import BEGUN, Sample
 from servingpool.decision.pool import Slo
 
 from .test_full_replicas import BOUND, POOL, START, TICK, Capped, Fleet

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decision import Verdict
-from servingpool.decision.learn import ColdStart
+from servingpool.decision.learn.kinds import ColdStart
 from servingpool.decision.pool import Pool, Window
 
 from .world import POOL, START, World, applied

@@ -6,9 +6,15 @@ import math
 
 import pytest
 
-from servingpool.decision.learn import ErrorBudget
-from servingpool.decision.learn.error_budget import ABOVE_FLOOR, FAST_LEAST, SLOW_AIM, SLOW_LEAST, SLOW_MOST
-from servingpool.decision.observe import Misses
+from servingpool.decision.learn.error_budget import (
+    ABOVE_FLOOR,
+    FAST_LEAST,
+    SLOW_AIM,
+    SLOW_LEAST,
+    SLOW_MOST,
+    ErrorBudget,
+)
+from servingpool.decision.observe.latency import Misses
 from servingpool.decision.params import DAY, DEFAULT, HOUR
 
 ALLOWED = 0.05

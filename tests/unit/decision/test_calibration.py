@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from servingpool.decision.learn import Calibration
-from servingpool.decision.learn.error_budget import GUESSED_RATIO
+from servingpool.decision.learn.error_budget import GUESSED_RATIO, Calibration
 from servingpool.decision.params import DEFAULT, REMEMBERED
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from servingpool.decision.learn import BINS, Curve, MissCurve, Outlook
-from servingpool.decision.learn.miss_curve import ESTIMATED
-from servingpool.decision.need import Frontier, Offer, costs
+from servingpool.decision.learn.forecast import Outlook
+from servingpool.decision.learn.miss_curve import BINS, ESTIMATED, Curve, MissCurve
+from servingpool.decision.need import costs
+from servingpool.decision.need.mix import Frontier, Offer
 from servingpool.decision.params import DEFAULT
 
 ALLOWANCE = 0.05

@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 
 from servingpool.decision.observation import Bucket, Histogram, Observation, Replica, ReplicaMetrics, Unknown
-from servingpool.decision.observe import TTFT_COUNT, CounterDelta, LatencyCount, Sample, SampleWindow, diff_counters
-from servingpool.decision.observe.latency import late_share_of_straddling
-from servingpool.decision.observe.samples import QUEUED
+from servingpool.decision.observe.counters import CounterDelta, diff_counters
+from servingpool.decision.observe.latency import LatencyCount, late_share_of_straddling
+from servingpool.decision.observe.samples import QUEUED, TTFT_COUNT, Sample
+from servingpool.decision.observe.window import SampleWindow
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.pool import ONLY, Pool, Slo
 

@@ -8,7 +8,8 @@ from servingpool.catalogue.limits import LimitName
 from servingpool.decision.allocate import counted, fleet_of
 from servingpool.decision.bound import _scale_down_blocked, _while_no_node
 from servingpool.decision.decision import Limited
-from servingpool.decision.learn import Memory, Profile, Saturation
+from servingpool.decision.learn.memory import Memory, Profile
+from servingpool.decision.learn.step_time import Saturation
 from servingpool.decision.observation import Observation, Ordered, Replica
 from servingpool.decision.pool import Pool, Slo, Target
 

@@ -12,8 +12,9 @@ from servingpool.catalogue.limits import LimitName
 from servingpool.decision.bound import _while_misses_remain
 from servingpool.decision.decision import Limited, Plan
 from servingpool.decision.engine import StepTime
-from servingpool.decision.learn import MissCurve, UpdateResult
-from servingpool.decision.need import plan
+from servingpool.decision.learn.memory import UpdateResult
+from servingpool.decision.learn.miss_curve import MissCurve
+from servingpool.decision.need.planning import plan
 from servingpool.decision.observe.window import JUDGED, LATE
 from servingpool.decision.params import DEFAULT
 

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from servingpool.decision.engine import MOST_WORK, Rates, StepTime
-from servingpool.decision.learn import FORECASTS_KEPT as KEPT
-from servingpool.decision.learn import HIDDEN, SPACING, Forecast, MissCurve, Outlook, WorkForecast
-from servingpool.decision.learn.forecast import PRIOR_SHAPE, Past
-from servingpool.decision.learn.miss_curve import ESTIMATED
+from servingpool.decision.learn.forecast import FORECASTS_KEPT as KEPT
+from servingpool.decision.learn.forecast import HIDDEN, PRIOR_SHAPE, SPACING, Forecast, Outlook, Past, WorkForecast
+from servingpool.decision.learn.miss_curve import ESTIMATED, MissCurve
 from servingpool.decision.need.costs import cheapest
 from servingpool.decision.params import DEFAULT, REMEMBERED
 

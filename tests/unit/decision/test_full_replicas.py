@@ -17,10 +17,11 @@ from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import Outcome, decide
 from servingpool.decision.decision import slo_met
 from servingpool.decision.engine import Full
-from servingpool.decision.learn import Memory, Saturation
+from servingpool.decision.learn.memory import Memory
+from servingpool.decision.learn.step_time import Saturation
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics, Unknown
-from servingpool.decision.observe import Queue, Witness
-from servingpool.decision.observe.queueing import overdue, queue
+from servingpool.decision.observe.lateness import Witness
+from servingpool.decision.observe.queueing import Queue, overdue, queue
 from servingpool.decision.observe.samples import missing_series, with_empty_series
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.pool import Pool, Slo, Target

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from servingpool.decision.observe import LatencyCount, late_share_by_mean
-from servingpool.decision.observe.latency import late_share_of_straddling
+from servingpool.decision.observe.latency import LatencyCount, late_share_by_mean, late_share_of_straddling
 
 
 def test_an_exponential_tail_is_split_by_its_logarithm_and_not_linearly() -> None:

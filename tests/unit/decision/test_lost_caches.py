@@ -12,7 +12,7 @@ import pytest
 
 from servingpool.catalogue.notes import Note
 from servingpool.decision.decide import Outcome
-from servingpool.decision.learn import LostCaches
+from servingpool.decision.learn.lost_caches import LostCaches
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.pool import Pool
 

@@ -7,8 +7,17 @@ import math
 import numpy as np
 import pytest
 
-from servingpool.decision.learn import BINS, Curve, MissCurve
-from servingpool.decision.learn.miss_curve import DOUBT, ESTIMATED, FLOORS, KNEES, OBSERVED, STEEPNESS
+from servingpool.decision.learn.miss_curve import (
+    BINS,
+    DOUBT,
+    ESTIMATED,
+    FLOORS,
+    KNEES,
+    OBSERVED,
+    STEEPNESS,
+    Curve,
+    MissCurve,
+)
 from servingpool.decision.params import DEFAULT
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import decide
-from servingpool.decision.learn import ErrorBudget
+from servingpool.decision.learn.error_budget import ErrorBudget
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Reading, Replica, ReplicaMetrics, Unknown
-from servingpool.decision.observe import DEMAND, TTFT_COUNT, Slice
-from servingpool.decision.observe.samples import TPOT_COUNT
+from servingpool.decision.observe.samples import TPOT_COUNT, TTFT_COUNT
+from servingpool.decision.observe.window import DEMAND, Slice
 from servingpool.decision.params import DEFAULT
 
 from .world import POOL, Engine, World, applied, plain, restored

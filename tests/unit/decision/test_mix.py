@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from servingpool.decision.decision import ENOUGH
-from servingpool.decision.need import Frontier, Offer, capacity, cheapest_mix, greatest, price
-from servingpool.decision.need.mix import MIXES, front
+from servingpool.decision.need.mix import MIXES, Frontier, Offer, capacity, cheapest_mix, front, greatest, price
 
 H100, L40S = Offer(1.0, 3.9, 0, 10), Offer(0.25, 1.0, 0, 10)
 

@@ -13,8 +13,8 @@ import pytest
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.allocate import Fleet, Line, fewest, lowest, not_ready
 from servingpool.decision.decision import Limited
-from servingpool.decision.learn import Memory
 from servingpool.decision.learn.kinds import Shortage
+from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Observation, Replica
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.pool import ONLY, Target, Window

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servingpool.decision.learn import BINS, SPACING, Curve, MissCurve, WorkForecast
-from servingpool.decision.learn import FORECASTS_KEPT as KEPT
-from servingpool.decision.learn.miss_curve import ESTIMATED
+from servingpool.decision.learn.forecast import FORECASTS_KEPT as KEPT
+from servingpool.decision.learn.forecast import SPACING, WorkForecast
+from servingpool.decision.learn.miss_curve import BINS, ESTIMATED, Curve, MissCurve
 from servingpool.decision.need import costs
 from servingpool.decision.need.costs import BLOCK, FINEST, miss_penalty
 from servingpool.decision.params import DEFAULT

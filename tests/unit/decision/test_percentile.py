@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servingpool.decision.observation import Histogram, Unknown
-from servingpool.decision.observe import Tail
+from servingpool.decision.observe.latency import Tail
 
 SLOWEST = 2.0
 

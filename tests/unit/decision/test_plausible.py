@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from servingpool.decision.decide import Outcome, decide
-from servingpool.decision.learn import Memory
+from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Observation, ReplicaMetrics, Unknown
 
 from .world import POOL, World

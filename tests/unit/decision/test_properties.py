@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import decide
-from servingpool.decision.learn import BINS, Curve, Memory, MissCurve, Outlook, WorkForecast
-from servingpool.decision.learn import FORECASTS_KEPT as KEPT
 from servingpool.decision.learn.error_budget import FAST_LEAST, SLOW_LEAST, SLOW_MOST
-from servingpool.decision.learn.miss_curve import ESTIMATED
+from servingpool.decision.learn.forecast import FORECASTS_KEPT as KEPT
+from servingpool.decision.learn.forecast import Outlook, WorkForecast
+from servingpool.decision.learn.memory import Memory
+from servingpool.decision.learn.miss_curve import BINS, ESTIMATED, Curve, MissCurve
 from servingpool.decision.need import costs
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.params import DEFAULT

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from servingpool.decision.engine import Wait
-from servingpool.decision.learn import QueueInTtft
+from servingpool.decision.learn.queue_in_ttft import QueueInTtft
 from servingpool.decision.params import DEFAULT
 
 PREFILL = 1.0

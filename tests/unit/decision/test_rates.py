@@ -11,7 +11,9 @@ import pytest
 from servingpool.decision.allocate import counted
 from servingpool.decision.decision import Figures
 from servingpool.decision.engine import Rates, StepTime
-from servingpool.decision.learn import Forecast, Kind, Memory, Profile
+from servingpool.decision.learn.forecast import Forecast
+from servingpool.decision.learn.kinds import Kind
+from servingpool.decision.learn.memory import Memory, Profile
 from servingpool.decision.observation import Observation, Ordered, Replica
 from servingpool.decision.pool import Pool, Slo, Target
 

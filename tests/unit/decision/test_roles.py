@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import Stage, decide, decide_stages
-from servingpool.decision.learn import Memory
+from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Observation, Ordered, Replica, Unknown
 from servingpool.decision.pool import Pool, Slo, Target
 from servingpool.decision.roles import (

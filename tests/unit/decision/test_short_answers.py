@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from servingpool.decision.decide import Outcome, decide
-from servingpool.decision.learn import Memory
+from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.pool import Pool, Slo
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from servingpool.decision.engine import Rates, StepTime
-from servingpool.decision.learn import ColdStart
+from servingpool.decision.learn.kinds import ColdStart
 from servingpool.decision.learn.memory import PastLoads
 from servingpool.decision.need.planning import backlog
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Reading, Replica, Unknown
-from servingpool.decision.observe import Tail
+from servingpool.decision.observe.latency import Tail
 from servingpool.decision.pool import Pool, Slo
 
 SLO = Slo(time_to_first_token=2.0, time_per_output_token=0.1)

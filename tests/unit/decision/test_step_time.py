@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servingpool.decision.engine import Steps, StepTime
-from servingpool.decision.learn import StepTimeFit
-from servingpool.decision.learn.step_time import _prior
+from servingpool.decision.learn.step_time import StepTimeFit, _prior
 from servingpool.decision.params import DEFAULT
 
 ENGINE = StepTime(0.02, 1.2e-4, 9e-5)

@@ -13,9 +13,11 @@ import pytest
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import decide, learn
 from servingpool.decision.decision import Verdict
-from servingpool.decision.learn import ErrorBudget, Memory, posterior
+from servingpool.decision.learn.error_budget import ErrorBudget
+from servingpool.decision.learn.memory import Memory
+from servingpool.decision.learn.miss_curve import posterior
 from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
-from servingpool.decision.observe import DEMAND, OFFERED, READY
+from servingpool.decision.observe.window import DEMAND, OFFERED, READY
 from servingpool.decision.params import DEFAULT, REMEMBERED, Params
 from servingpool.decision.pool import Slo
 

@@ -11,7 +11,7 @@ import pytest
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import Outcome, decide
-from servingpool.decision.learn import Memory
+from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Absent, GatewayMetrics, Observation, Reading, Unknown
 from servingpool.decision.pool import Pool, Window
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from servingpool.decision.decide import Outcome, decide
 from servingpool.decision.engine import StepTime
-from servingpool.decision.learn import Memory
+from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics, Unknown
-from servingpool.decision.observe import Buckets, CounterDelta
-from servingpool.decision.observe.samples import FIELDS
+from servingpool.decision.observe.counters import CounterDelta
+from servingpool.decision.observe.samples import FIELDS, Buckets
 from servingpool.decision.pool import Pool, Slo
 
 START = 1_700_000_000.0

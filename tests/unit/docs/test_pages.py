@@ -190,7 +190,7 @@ def test_every_test_that_stands_behind_a_row_exists(page: str, least: int) -> No
     assert missing == []
 
 
-ROOMS = ["decision", "decision/observe", "decision/learn", "decision/need", "gpubudget", "status", "reconcile"]
+ROOMS = ["decision", "decision/observe", "decision/learn", "decision/need", "gpubudget", "status", "loop", "reconcile"]
 ROOMS += [f"reconcile/{room}" for room in ("collect", "plan", "keep")]
 
 

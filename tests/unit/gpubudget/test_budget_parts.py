@@ -13,8 +13,8 @@ from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.decision import Decision, Part
 from servingpool.gpubudget.members import _called
 from servingpool.gpubudget.plans import Allowance, within
-from servingpool.reconcile.collect import keys_of
-from servingpool.reconcile.plan import PoolPlan, with_decisions
+from servingpool.reconcile.collect.targets import keys_of
+from servingpool.reconcile.plan.pool_plan import PoolPlan, with_decisions
 
 from ..reconcile.fake_cluster import DrainsWhatRan, FakeCluster  # noqa: TID252, tests are no package of an installed name
 from ..reconcile.mixed_cluster import FIXED, SPOT, MixedCluster, changes, ordered  # noqa: TID252

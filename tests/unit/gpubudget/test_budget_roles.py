@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.api.gpu_budget import BudgetSpec
-from servingpool.gpubudget import Claim
 from servingpool.gpubudget.claims import PoolNeed, TargetNeed
 from servingpool.gpubudget.ledger import Held
 from servingpool.gpubudget.members import Member
 from servingpool.gpubudget.plans import Wanted, _floors, claims_in
+from servingpool.gpubudget.sharing import Claim
 
 from ..reconcile.fake_cluster import DrainsWhatRan  # noqa: TID252, tests are no package of an installed name
 from ..reconcile.role_cluster import DECODE, GATEWAY, PREFILL, RoleCluster  # noqa: TID252

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from servingpool.adapters.cluster.errors import Unanswered
 from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.catalogue.metrics import Metric
-from servingpool.reconcile.metrics import PoolCollector
+from servingpool.loop.metrics import PoolCollector
 
 from ..reconcile.fake_cluster import TICK, FakeCluster, stamp  # noqa: TID252, tests are no package of an installed name
 

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servingpool.gpubudget import Claim, share
 from servingpool.gpubudget.claims import PoolNeed, TargetNeed, claims_of, standing
-from servingpool.gpubudget.sharing import Grant, hull, spare, worth
+from servingpool.gpubudget.sharing import Claim, Grant, hull, share, spare, worth
 
 from ..decision.sequences import tell_progress  # noqa: TID252
 from ..fuzzing import fuzzed  # noqa: TID252, tests are no package of an installed name

@@ -10,9 +10,9 @@ import aiohttp
 import numpy as np
 import pytest
 
-from servingpool.adapters.prometheus import ReadRequest, with_own_buckets
 from servingpool.adapters.prometheus import page as pages
 from servingpool.adapters.prometheus.engines import profile_of
+from servingpool.adapters.prometheus.samples import ReadRequest, with_own_buckets
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics, Unknown
 from servingpool.decision.pool import Slo
 from servingpool_lab.emulator.engine_pages import PAGES

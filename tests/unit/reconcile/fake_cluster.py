@@ -15,28 +15,22 @@ from servingpool.adapters.cluster.devices import ClaimTemplates
 from servingpool.adapters.cluster.errors import Conflict, NotFound
 from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Key, TargetKey, Workload
 from servingpool.adapters.cluster.scale import TargetReader
-from servingpool.adapters.prometheus import (
-    BackendConfig,
-    FleetReading,
-    Missing,
-    NotAsked,
-    PodKey,
-    PodSamples,
-    ReadRequest,
-    TooLarge,
-)
+from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.adapters.prometheus.diagnosis import Missing, PodKey
 from servingpool.adapters.prometheus.rows import Unread
+from servingpool.adapters.prometheus.samples import FleetReading, NotAsked, PodSamples, ReadRequest, TooLarge
 from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Observation, ReplicaMetrics, Unknown
-from servingpool.gpubudget import BudgetReporter, Budgets
+from servingpool.gpubudget.budgets import Budgets
+from servingpool.gpubudget.report import BudgetReporter
+from servingpool.loop.backfill import Backfill
+from servingpool.loop.reconciler import All, Reconciler, Share, Tick
 from servingpool.reconcile.act import Actor
-from servingpool.reconcile.backfill import Backfill
-from servingpool.reconcile.collect import Readings
+from servingpool.reconcile.collect.readings import Readings
 from servingpool.reconcile.config import Price
-from servingpool.reconcile.keep import PoolState
 from servingpool.reconcile.keep.orders import Ledger
-from servingpool.reconcile.loop import All, Reconciler, Share, Tick
-from servingpool.status import Reporter
+from servingpool.reconcile.keep.state import PoolState
+from servingpool.status.report import Reporter
 
 from ..decision.world import START, Engine  # noqa: TID252, tests are no package of an installed name
 from .replicas_field import ReplicasField

@@ -6,7 +6,7 @@ from typing import Any
 
 from servingpool.adapters.cluster.objects import Workload
 from servingpool.reconcile.act import ScaleOutcome
-from servingpool.reconcile.plan import PoolPlan
+from servingpool.reconcile.plan.pool_plan import PoolPlan
 
 from .fake_cluster import FakeCluster, Service
 

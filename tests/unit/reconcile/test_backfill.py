@@ -10,10 +10,10 @@ import pytest
 from servingpool.adapters.prometheus.engines import profile_of, shipped, usable
 from servingpool.adapters.prometheus.promql import Queries, Scope
 from servingpool.api.serving_pool import ServingPool
-from servingpool.decision.learn import Profile
-from servingpool.reconcile import backfill
-from servingpool.reconcile.backfill import PendingPool
-from servingpool.reconcile.keep import PoolState
+from servingpool.decision.learn.memory import Profile
+from servingpool.loop import backfill
+from servingpool.loop.backfill import PendingPool
+from servingpool.reconcile.keep.state import PoolState
 
 from .fake_cluster import FakeCluster
 

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from servingpool.reconcile.operator import BORNE, SteadyClock
+from servingpool.loop.operator import BORNE, SteadyClock
 
 from .fake_cluster import TICK
 from .stories import serving

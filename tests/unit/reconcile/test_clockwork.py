@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from servingpool.reconcile.loop import Tick
-from servingpool.reconcile.metrics import LoopMetrics
-from servingpool.reconcile.operator import DEAD_AFTER, LEAST_TENURE, Heartbeat, Operator
+from servingpool.loop.metrics import LoopMetrics
+from servingpool.loop.operator import DEAD_AFTER, LEAST_TENURE, Heartbeat, Operator
+from servingpool.loop.reconciler import Tick
 
 from ..adapters.cluster.virtual_time import now, run  # noqa: TID252, one clock for all areas
 

@@ -7,18 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from servingpool.adapters.prometheus import (
-    BackendConfig,
-    FleetReading,
-    NotAsked,
-    PodSamples,
-    ReadRequest,
-    TooLarge,
-)
-from servingpool.adapters.prometheus.backend_config import GatewayChoice
+from servingpool.adapters.prometheus.backend_config import BackendConfig, GatewayChoice
+from servingpool.adapters.prometheus.samples import FleetReading, NotAsked, PodSamples, ReadRequest, TooLarge
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import Unknown
-from servingpool.reconcile.collect import Readings
+from servingpool.reconcile.collect.readings import Readings
 
 from .stories import serving
 

@@ -6,11 +6,13 @@ import re
 
 import pytest
 
-from servingpool.adapters.prometheus import ANY_MODEL, Cause, EngineMetrics, Missing, shipped
+from servingpool.adapters.prometheus.diagnosis import Cause, Missing
+from servingpool.adapters.prometheus.engines import EngineMetrics, shipped
 from servingpool.adapters.prometheus.rows import Unread
+from servingpool.adapters.prometheus.samples import ANY_MODEL
 from servingpool.api.serving_pool import ServingPool
-from servingpool.reconcile.backfill import apart, past
-from servingpool.reconcile.collect import Readings
+from servingpool.loop.backfill import apart, past
+from servingpool.reconcile.collect.readings import Readings
 
 from .fake_cluster import FakeCluster
 from .stories import serving, without_ttft

@@ -13,8 +13,7 @@ from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.decision import Figures
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.reconcile.config import Price
-from servingpool.reconcile.plan import Expense
-from servingpool.reconcile.plan.expense import expense_of
+from servingpool.reconcile.plan.expense import Expense, expense_of
 
 from .fake_cluster import FakeCluster
 

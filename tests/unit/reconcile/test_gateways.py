@@ -10,7 +10,10 @@ from pydantic import ValidationError
 
 from servingpool.adapters.gateways.own_gateway import OwnGateway, gateway_of, gateway_requests
 from servingpool.adapters.gateways.totals import GatewayReader, GatewayTotals
-from servingpool.adapters.prometheus import BackendConfig, Cause, FleetReading, GatewayChoice, Missing, shipped_gateways
+from servingpool.adapters.prometheus.backend_config import BackendConfig, GatewayChoice
+from servingpool.adapters.prometheus.diagnosis import Cause, Missing
+from servingpool.adapters.prometheus.gateways import shipped_gateways
+from servingpool.adapters.prometheus.samples import FleetReading
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Histogram, ReplicaMetrics, Unknown
 from servingpool.reconcile.config import OperatorConfig

@@ -14,18 +14,14 @@ from hypothesis import example, given
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import decide
 from servingpool.decision.engine import NO_DEMAND, Rates
-from servingpool.decision.learn import (
-    BINS,
-    ColdStart,
-    ErrorBudget,
-    Forecast,
-    Kind,
-    LostCaches,
-    Memory,
-    Profile,
-    Saturation,
-)
-from servingpool.decision.learn import FORECASTS_KEPT as KEPT
+from servingpool.decision.learn.error_budget import ErrorBudget
+from servingpool.decision.learn.forecast import FORECASTS_KEPT as KEPT
+from servingpool.decision.learn.forecast import Forecast
+from servingpool.decision.learn.kinds import ColdStart, Kind
+from servingpool.decision.learn.lost_caches import LostCaches
+from servingpool.decision.learn.memory import Memory, Profile
+from servingpool.decision.learn.miss_curve import BINS
+from servingpool.decision.learn.step_time import Saturation
 from servingpool.decision.observation import Unknown
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.zero import Busy, Vanished

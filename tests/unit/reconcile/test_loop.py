@@ -13,7 +13,7 @@ import pytest
 from servingpool.adapters.cluster.errors import NotFound
 from servingpool.adapters.cluster.objects import Key
 from servingpool.api.serving_pool import Metadata
-from servingpool.reconcile import loop
+from servingpool.loop import reconciler
 from servingpool.status.write_rate import WriteRate
 
 from ..adapters.cluster.virtual_time import now as virtual_now  # noqa: TID252
@@ -132,7 +132,7 @@ def test_an_api_server_that_hangs_leaves_the_rest_for_the_next_tick(
         await asyncio.sleep(60.0)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "LONGEST_ACTING", 0.05)
+        patch.setattr(reconciler, "LONGEST_ACTING", 0.05)
         patch.setattr(world, "scale", hangs)
         world.step(minutes=2)
     assert "The API server is slow" in caplog.text
@@ -189,7 +189,7 @@ class Write:
 def test_a_namespace_that_grows_by_very_many_pools_delays_no_other() -> None:
     due: list[Any] = [(None, Write(f"tenant/{number}", grows=True)) for number in range(1000)]
     due += [(None, Write("chat/down")), (None, Write("chat/late")), (None, Write("chat/up", grows=True))]
-    order = [each.meta.key for _, each in loop.write_order(due, {("chat", "late")})]
+    order = [each.meta.key for _, each in reconciler.write_order(due, {("chat", "late")})]
     assert [name for namespace, name in order[:6] if namespace == "chat"] == ["up", "late", "down"]
     assert len(order) == len(due)
 

@@ -12,7 +12,7 @@ from servingpool.adapters.cluster.errors import Conflict, Forbidden, Unanswered
 from servingpool.adapters.cluster.objects import FIELD_MANAGER
 from servingpool.api.part import Part
 from servingpool.api.status import Status
-from servingpool.reconcile import loop
+from servingpool.loop import reconciler
 from servingpool.status.report import ANYTHING
 
 from ..adapters.cluster.virtual_time import run  # noqa: TID252
@@ -67,7 +67,7 @@ def test_a_scale_is_reported_even_if_the_tick_ends_before_the_answer(
     Sixteen are written at once, so behind some that hang for 10 s each the time of the later ones begins near the end.
     """
     world = short()
-    monkeypatch.setattr(loop, "LONGEST_ACTING", 5.0)  # this pool's share of the 30 s
+    monkeypatch.setattr(reconciler, "LONGEST_ACTING", 5.0)  # this pool's share of the 30 s
     with monkeypatch.context() as trouble:
         trouble.setattr(world, amid, hangs(getattr(world, amid), 8.0))
         tick(world)
@@ -107,7 +107,7 @@ def test_a_leader_deposed_while_writing_a_status_posts_no_event(monkeypatch: pyt
 
 def test_no_write_begins_after_the_deadline_of_the_tick(monkeypatch: pytest.MonkeyPatch) -> None:
     """17 pools, 16 at a time; the API server hangs. Of the last one nothing may be asked: its time is over."""
-    monkeypatch.setattr(loop, "WRITES_AT_ONCE", 1)
+    monkeypatch.setattr(reconciler, "WRITES_AT_ONCE", 1)
     world = FakeCluster()
     for name in ("a", "b", "c"):
         world.serve(name, replicas=1, rate=0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from servingpool.adapters.prometheus import ANY_MODEL
+from servingpool.adapters.prometheus.samples import ANY_MODEL
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics, Unknown
 
 from .fake_cluster import TICK, FakeCluster

@@ -13,8 +13,8 @@ from prometheus_client.core import GaugeMetricFamily
 from servingpool.adapters.cluster.errors import Forbidden
 from servingpool.api.status import LastDecision
 from servingpool.decision.observation import Unknown
+from servingpool.loop.metrics import FIGURES, PoolCollector
 from servingpool.reconcile.config import Price
-from servingpool.reconcile.metrics import FIGURES, PoolCollector
 
 from .fake_cluster import FakeCluster
 from .stories import serving

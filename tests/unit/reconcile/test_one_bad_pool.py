@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.cluster.errors import ClusterError, NotFound, Unanswered
-from servingpool.reconcile import backfill
+from servingpool.loop import backfill
 from servingpool.reconcile.plan import pool_plan
 
 from .fake_cluster import FakeCluster

@@ -17,9 +17,10 @@ from servingpool.adapters.cluster.objects import FIELD_MANAGER, Setter, TargetKe
 from servingpool.api.serving_pool import Metadata
 from servingpool.api.status import Status
 from servingpool.reconcile.act import NOT_SCALED, ScaleOutcome
-from servingpool.reconcile.collect import SeenTarget
-from servingpool.reconcile.keep import Orders, PoolState, Ready
-from servingpool.reconcile.keep.orders import Ledger
+from servingpool.reconcile.collect.targets import SeenTarget
+from servingpool.reconcile.keep.history import Ready
+from servingpool.reconcile.keep.orders import Ledger, Orders
+from servingpool.reconcile.keep.state import PoolState
 
 from ..decision.world import START  # noqa: TID252, tests are no package of an installed name
 from ..fuzzing import fuzzed  # noqa: TID252

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.cluster.errors import Unanswered
-from servingpool.decision.learn import Profile
+from servingpool.decision.learn.memory import Profile
 from servingpool.reconcile.keep import learned_profile
 
 from ..gpubudget.test_budgets import GPUS, budget, held  # noqa: TID252, tests are no package of an installed name

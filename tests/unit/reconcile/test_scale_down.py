@@ -11,7 +11,8 @@ import pytest
 
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden
 from servingpool.decision.observation import ReplicaMetrics
-from servingpool.reconcile import act, loop
+from servingpool.loop import reconciler
+from servingpool.reconcile import act
 
 from .fake_cluster import FakeCluster
 from .stories import upon
@@ -109,7 +110,7 @@ def test_a_victim_keeps_its_mark_in_the_tick_that_chose_it() -> None:
 def test_scale_ups_do_not_wait_for_the_marks_of_other_pools(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loop, "WRITES_AT_ONCE", 1)
+    monkeypatch.setattr(reconciler, "WRITES_AT_ONCE", 1)
     world = oversized()
     world.pool(targets=[{"name": "vllm", "min": 6, "max": 10}])
     world.serve("busy", replicas=1, model="other")

@@ -13,7 +13,7 @@ from servingpool.adapters.cluster.errors import Conflict, Forbidden, Unanswered
 from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.decision.params import DEFAULT
 from servingpool.reconcile.act import ScaleOutcome
-from servingpool.reconcile.plan import ScaleAction
+from servingpool.reconcile.plan.pool_plan import ScaleAction
 
 from .mixed_cluster import FIXED, SPOT, MixedCluster, changes, ordered
 

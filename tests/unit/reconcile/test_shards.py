@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.cluster.objects import TargetKey
-from servingpool.gpubudget import Budgets, Groups
-from servingpool.reconcile.shards import SETTLES, Shards
+from servingpool.gpubudget.budgets import Budgets
+from servingpool.gpubudget.members import Groups
+from servingpool.loop.shards import SETTLES, Shards
 
 from ..gpubudget.test_budgets import budget, held  # noqa: TID252, tests are no package of an installed name
 from .fake_cluster import FakeCluster, stamp

@@ -13,7 +13,7 @@ import pytest
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.objects import Raw
 from servingpool.gpubudget.members import Membership
-from servingpool.reconcile.shards import Shards
+from servingpool.loop.shards import Shards
 
 from ..adapters.cluster.fake_shards import LATE, Api, Process, overlaps  # noqa: TID252, one API server for all areas
 from ..adapters.cluster.virtual_time import now, run  # noqa: TID252

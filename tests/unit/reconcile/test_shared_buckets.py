@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from servingpool.adapters.prometheus import FleetReading, ReadRequest
-from servingpool.adapters.prometheus.samples import BucketCount, Layout
+from servingpool.adapters.prometheus.samples import BucketCount, FleetReading, Layout, ReadRequest
 from servingpool.decision.observation import Histogram, Observation, ReplicaMetrics, Unknown
-from servingpool.reconcile.backfill import past
+from servingpool.loop.backfill import past
 
 from .fake_cluster import FakeCluster, Prometheus
 

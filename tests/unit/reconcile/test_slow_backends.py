@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 from servingpool.adapters.cluster.objects import Workload
-from servingpool.adapters.prometheus import PodSamples
+from servingpool.adapters.prometheus.samples import PodSamples
 from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Unknown
-from servingpool.reconcile.backfill import BACKENDS_AT_ONCE, Backfill, PendingPool
+from servingpool.loop.backfill import BACKENDS_AT_ONCE, Backfill, PendingPool
 
 from ..adapters.cluster.virtual_time import now, run  # noqa: TID252, one clock for all areas
 from .fake_cluster import TICK, FakeCluster, Prometheus

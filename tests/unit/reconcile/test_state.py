@@ -8,9 +8,9 @@ from dataclasses import fields
 from pathlib import Path
 
 import servingpool.reconcile.keep.state
-from servingpool.reconcile.keep import PoolState
 from servingpool.reconcile.keep.kept_memory import KeptMemory
 from servingpool.reconcile.keep.orders import Ledger
+from servingpool.reconcile.keep.state import PoolState
 
 WRITER = Path(servingpool.reconcile.keep.state.__file__)
 FIELDS = {field.name for kind in (PoolState, KeptMemory, Ledger) for field in fields(kind)}

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from servingpool.adapters.prometheus import Missing
-from servingpool.adapters.prometheus.diagnosis import Cause
+from servingpool.adapters.prometheus.diagnosis import Cause, Missing
 from servingpool.decision.observation import ReplicaMetrics, Unknown
 from servingpool.decision.params import REMEMBERED
 

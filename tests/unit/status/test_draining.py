@@ -7,7 +7,7 @@ import pytest
 from servingpool.adapters.cluster.drain import ARGUMENTS_UNSEEN, HOOK_UNCLEAR, Drain
 from servingpool.api.conditions import Reason
 from servingpool.decision.observation import Unknown
-from servingpool.status import judge_drain
+from servingpool.status.conditions import judge_drain
 
 
 def test_a_pod_that_waits_drains_and_is_then_killed_loses_nothing() -> None:

@@ -6,10 +6,18 @@ import math
 
 import pytest
 
-from servingpool.decision.learn import Memory
+from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Bucket
-from servingpool.decision.observe import TTFT_COUNT, Buckets, SampleWindow
-from servingpool.decision.observe.samples import TPOT_COUNT, TPOT_LOWER, TPOT_UPPER, TTFT_LOWER, TTFT_UPPER
+from servingpool.decision.observe.samples import (
+    TPOT_COUNT,
+    TPOT_LOWER,
+    TPOT_UPPER,
+    TTFT_COUNT,
+    TTFT_LOWER,
+    TTFT_UPPER,
+    Buckets,
+)
+from servingpool.decision.observe.window import SampleWindow
 from servingpool.reconcile.plan.pool_plan import learned
 from servingpool.status.conditions import estimated
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from servingpool.api.conditions import ConditionType, Reason, Truth, condition
 from servingpool.api.status import Status, Throughput
 from servingpool.api.time import from_unix
-from servingpool.status import Cause
-from servingpool.status.report import cause_of, changes
+from servingpool.status.report import Cause, cause_of, changes
 
 from ..reconcile.fake_cluster import merged  # noqa: TID252, tests are no package of an installed name
 

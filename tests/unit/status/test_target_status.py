@@ -14,8 +14,7 @@ from servingpool.api.status import Candidate, Limit, Status, TargetStatus
 from servingpool.catalogue.metrics import Metric
 from servingpool.decision.decision import Part
 from servingpool.decision.observation import Observation, Ordered, Replica, Unknown
-from servingpool.reconcile.plan import Expense
-from servingpool.reconcile.plan.expense import expense_of
+from servingpool.reconcile.plan.expense import Expense, expense_of
 from servingpool.status.conditions import judge_targets, targets_of
 from servingpool.status.report import cause_of
 

@@ -16,9 +16,8 @@ from servingpool.adapters.cluster.objects import Key
 from servingpool.api.conditions import Reason, condition_of, updated
 from servingpool.api.serving_pool import Metadata
 from servingpool.api.status import Status, Throughput
-from servingpool.reconcile.keep import PoolState
-from servingpool.status import Cause, Reporter
-from servingpool.status.report import WAITS, cause_of
+from servingpool.reconcile.keep.state import PoolState
+from servingpool.status.report import WAITS, Cause, Reporter, cause_of
 from servingpool.status.write_rate import WriteRate, figures_after
 
 TICK = 15.0

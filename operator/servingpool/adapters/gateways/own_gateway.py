@@ -8,7 +8,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from servingpool.adapters.cluster.names import pods_of
-from servingpool.adapters.prometheus import Asked, BackendConfig, PodKey, ReadRequest, Share
+from servingpool.adapters.prometheus.asked import Asked, Share
+from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.adapters.prometheus.diagnosis import PodKey
+from servingpool.adapters.prometheus.samples import ReadRequest
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Gateway, MeasuredAt
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from servingpool.adapters.gateways.own_gateway import bound_of
-from servingpool.adapters.prometheus import ANY_MODEL, GatewayProfile, with_own_buckets
+from servingpool.adapters.prometheus.gateways import GatewayProfile
+from servingpool.adapters.prometheus.samples import ANY_MODEL, with_own_buckets
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics, Unknown
 

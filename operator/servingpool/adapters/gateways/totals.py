@@ -19,15 +19,10 @@ from servingpool.adapters.gateways.own_gateway import (
     told_by,
 )
 from servingpool.adapters.gateways.sample import QUEUE_UNNAMED, own_sample, queue_unnamed
-from servingpool.adapters.prometheus import (
-    BackendConfig,
-    Cause,
-    FleetReading,
-    GatewayFigure,
-    GatewayProfile,
-    PodKey,
-    ReadRequest,
-)
+from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.adapters.prometheus.diagnosis import Cause, PodKey
+from servingpool.adapters.prometheus.gateways import GatewayFigure, GatewayProfile
+from servingpool.adapters.prometheus.samples import FleetReading, ReadRequest
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.increase import Change, change, rises
 from servingpool.decision.observation import (
@@ -41,7 +36,7 @@ from servingpool.decision.observation import (
     ReplicaMetrics,
     Unknown,
 )
-from servingpool.decision.observe import FAR
+from servingpool.decision.observe.plausible import FAR
 
 COUNTERS = {"arrivals": "begun", "generation_tokens": "generation_tokens", "prompt_tokens": "prompt_tokens"}
 """Counts of a `GatewayMetrics`, and where a pod's sample holds them."""

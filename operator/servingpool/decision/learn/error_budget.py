@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from servingpool.decision.observe import Misses
+from servingpool.decision.observe.latency import Misses
 from servingpool.decision.params import DAY, DEFAULT, HOUR, REMEMBERED, Params
 
 FAST_LEAST, SLOW_LEAST = 0.5, 0.7

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from servingpool.decision.engine import MOST_WORK, NO_DEMAND, Rates, StepTime
-from servingpool.decision.observe import NOTHING
+from servingpool.decision.observe.window import NOTHING
 from servingpool.decision.params import DEFAULT, HOUR, REMEMBERED, Params
 
 Array = NDArray[np.float64]

@@ -13,7 +13,7 @@ from servingpool.catalogue.notes import Note
 from servingpool.decision.learn.miss_curve import highest_knee, tpot_infeasible
 from servingpool.decision.learn.step_time import Saturation, StepTimeFit
 from servingpool.decision.observation import Observation, Reading, Replica, Unknown
-from servingpool.decision.observe import EngineDelta
+from servingpool.decision.observe.counters import EngineDelta
 from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool
 

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from servingpool.decision.engine import StepTime
 from servingpool.decision.observation import Observation
-from servingpool.decision.observe import AT, CACHED, COVERED, PROMPTS, SPAN, Demand, Sample, SampleWindow, Slice
+from servingpool.decision.observe.samples import CACHED, PROMPTS, Sample
+from servingpool.decision.observe.window import AT, COVERED, SPAN, Demand, SampleWindow, Slice
 from servingpool.decision.params import DAY
 
 BEFORE, AFTER = 120.0, 90.0

@@ -16,7 +16,11 @@ from servingpool.decision.learn.miss_curve import Curve, MissCurve
 from servingpool.decision.learn.queue_in_ttft import QueueInTtft
 from servingpool.decision.learn.step_time import Saturation, StepTimeFit
 from servingpool.decision.observation import Reading, Unknown
-from servingpool.decision.observe import AT, Demand, GatewayGauge, Look, Queue, Sample, SampleWindow, Tail
+from servingpool.decision.observe.gauges import GatewayGauge
+from servingpool.decision.observe.latency import Tail
+from servingpool.decision.observe.queueing import Look, Queue
+from servingpool.decision.observe.samples import Sample
+from servingpool.decision.observe.window import AT, Demand, SampleWindow
 from servingpool.decision.params import DEFAULT, HOUR, REMEMBERED
 from servingpool.decision.pool import Pool
 from servingpool.decision.zero import NEVER_ZERO, Busy, GatewayDemand, Vanished

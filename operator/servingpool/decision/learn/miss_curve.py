@@ -25,17 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from servingpool.decision.engine import Rates, StepTime
-from servingpool.decision.observe import (
+from servingpool.decision.observe.samples import BEGUN, TTFT_SUM, WAITED
+from servingpool.decision.observe.window import (
     AT,
-    BEGUN,
     DEMAND,
     KEPT_SECONDS,
     MINUTE,
     NOTHING,
     OFFERED,
     SPAN,
-    TTFT_SUM,
-    WAITED,
     Demand,
     SampleWindow,
     Slice,

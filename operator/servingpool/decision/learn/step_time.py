@@ -35,7 +35,8 @@ from servingpool.decision.engine import (
     Steps,
     StepTime,
 )
-from servingpool.decision.observe import GENERATED, ITL_SUM, TTFT_SUM, SampleWindow
+from servingpool.decision.observe.samples import GENERATED, ITL_SUM, TTFT_SUM
+from servingpool.decision.observe.window import SampleWindow
 from servingpool.decision.params import Params
 
 RATIO_SPREAD = 0.6

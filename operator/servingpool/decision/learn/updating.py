@@ -27,27 +27,13 @@ from servingpool.decision.learn.miss_curve import (
 )
 from servingpool.decision.learn.step_time import short_answers
 from servingpool.decision.observation import Histogram, Observation, Unknown
-from servingpool.decision.observe import (
-    AT,
-    BEGUN,
-    GENERATED,
-    ITL_COUNT,
-    MINUTE,
-    REJECTED,
-    CounterDelta,
-    Demand,
-    Lateness,
-    Look,
-    Misses,
-    Slice,
-    Tail,
-    diff_counters,
-    looked,
-    rate_window,
-    standing_still,
-    usual,
-    with_believed_queue,
-)
+from servingpool.decision.observe.counters import CounterDelta, diff_counters
+from servingpool.decision.observe.gauges import standing_still, with_believed_queue
+from servingpool.decision.observe.latency import Misses, Tail
+from servingpool.decision.observe.lateness import Lateness
+from servingpool.decision.observe.queueing import Look, looked
+from servingpool.decision.observe.samples import BEGUN, GENERATED, ITL_COUNT, REJECTED
+from servingpool.decision.observe.window import AT, MINUTE, Demand, Slice, rate_window, usual
 from servingpool.decision.pool import Pool
 
 LEAST_SPAN = 1.0

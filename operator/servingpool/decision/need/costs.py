@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from servingpool.decision.decision import Candidate
-from servingpool.decision.learn import FORECASTS_KEPT, HIDDEN, SPACING, Curve, Outlook, WorkForecast
+from servingpool.decision.learn.forecast import FORECASTS_KEPT, HIDDEN, SPACING, Outlook, WorkForecast
+from servingpool.decision.learn.miss_curve import Curve
 from servingpool.decision.need.mix import Frontier
-from servingpool.decision.observe import NOTHING
+from servingpool.decision.observe.window import NOTHING
 from servingpool.decision.params import Params
 
 Array = NDArray[np.float64]

@@ -15,11 +15,13 @@ from typing import NamedTuple
 from servingpool.catalogue.notes import Note
 from servingpool.decision.decision import AtZero, Course, Plan
 from servingpool.decision.engine import MOST_WORK, StepTime
-from servingpool.decision.learn import Curve, Memory, Outlook, UpdateResult, WorkForecast, has_evidence, posterior
+from servingpool.decision.learn.forecast import Outlook, WorkForecast
+from servingpool.decision.learn.memory import Memory, UpdateResult
+from servingpool.decision.learn.miss_curve import Curve, has_evidence, posterior
 from servingpool.decision.need.costs import cheapest, miss_penalty
 from servingpool.decision.need.mix import Frontier
 from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, Unknown
-from servingpool.decision.observe import believed_queue
+from servingpool.decision.observe.gauges import believed_queue
 from servingpool.decision.params import REMEMBERED
 from servingpool.decision.pool import Pool
 from servingpool.decision.words import clock, span

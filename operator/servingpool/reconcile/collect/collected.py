@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.objects import Key, TargetKey, Workload
 from servingpool.adapters.gateways.own_gateway import OwnGateway
-from servingpool.adapters.prometheus import FleetReading, GatewayProfile, PodKey, Selection, with_own_buckets
+from servingpool.adapters.prometheus.diagnosis import PodKey
+from servingpool.adapters.prometheus.gateways import GatewayProfile
+from servingpool.adapters.prometheus.samples import FleetReading, Selection, with_own_buckets
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import GatewayMetrics, Observation, Ordered, ReplicaMetrics, Unknown
 from servingpool.decision.roles import of_decode, of_prefill

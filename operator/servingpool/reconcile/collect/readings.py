@@ -16,23 +16,12 @@ from typing import Any, Protocol, TypeVar
 
 from servingpool.adapters.gateways.own_gateway import OwnGateway, gateway_of
 from servingpool.adapters.gateways.totals import GatewayReader
-from servingpool.adapters.prometheus import (
-    Asked,
-    BackendConfig,
-    Cause,
-    EngineMetrics,
-    FleetReading,
-    GatewayProfile,
-    NotAsked,
-    PodKey,
-    PodSamples,
-    ReadRequest,
-    Selection,
-    Share,
-    shipped,
-    shipped_gateways,
-    usable,
-)
+from servingpool.adapters.prometheus.asked import Asked, Share
+from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.adapters.prometheus.diagnosis import Cause, PodKey
+from servingpool.adapters.prometheus.engines import EngineMetrics, shipped, usable
+from servingpool.adapters.prometheus.gateways import GatewayProfile, shipped_gateways
+from servingpool.adapters.prometheus.samples import FleetReading, NotAsked, PodSamples, ReadRequest, Selection
 from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import ServingPool
 from servingpool.catalogue.notes import Note

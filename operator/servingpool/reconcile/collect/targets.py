@@ -12,7 +12,8 @@ from typing import Any
 from servingpool.adapters.cluster import kinds
 from servingpool.adapters.cluster.kinds import group_of
 from servingpool.adapters.cluster.objects import Autoscaler, Key, Pod, TargetKey, Workload
-from servingpool.adapters.prometheus import FleetReading, Missing, Selection
+from servingpool.adapters.prometheus.diagnosis import Missing
+from servingpool.adapters.prometheus.samples import FleetReading, Selection
 from servingpool.api.role import Role
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Spec

@@ -15,8 +15,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from servingpool.adapters.prometheus import FleetReading, NotAsked, ReadRequest, Share, TooLarge
+from servingpool.adapters.prometheus.asked import Share
 from servingpool.adapters.prometheus.bounds import NAMES_OF_NAMESPACES
+from servingpool.adapters.prometheus.samples import FleetReading, NotAsked, ReadRequest, TooLarge
 from servingpool.decision.observation import Unknown
 
 ALONE_FOR = 60.0

@@ -4,21 +4,3 @@ In: plans and their outcomes. Out: `PoolState`, and the profile in the status. O
 `state` (of a pool, and of all), `orders` (the ledger of our orders), `history` (last changes, and whether the operator
 or a person set 0 replicas), `kept_memory` and `learned_profile` (what the core knows, in the status).
 """
-
-from __future__ import annotations
-
-from servingpool.reconcile.keep.history import Ready, judged, replaced, took
-from servingpool.reconcile.keep.kept_memory import ANY_PROFILE
-from servingpool.reconcile.keep.orders import Orders
-from servingpool.reconcile.keep.state import PoolState, PoolStates
-
-__all__ = [
-    "ANY_PROFILE",
-    "Orders",
-    "PoolState",
-    "PoolStates",
-    "Ready",
-    "judged",
-    "replaced",
-    "took",
-]

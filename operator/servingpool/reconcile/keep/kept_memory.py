@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from servingpool.decision.learn import Memory, MissCurve, Profile
+from servingpool.decision.learn.memory import Memory, Profile
+from servingpool.decision.learn.miss_curve import MissCurve
 from servingpool.decision.roles import DECODE, PREFILL
 from servingpool.decision.zero import Vanished
 from servingpool.reconcile.keep import learned_profile
-from servingpool.reconcile.plan import PoolPlan
+from servingpool.reconcile.plan.pool_plan import PoolPlan
 
 NO_ROLE = ""
 """Key for the role of a pool without roles."""

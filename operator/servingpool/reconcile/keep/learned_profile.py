@@ -25,26 +25,15 @@ from pydantic import (
 
 from servingpool.api.target import LONGEST_NAME, MOST_TARGETS
 from servingpool.decision.engine import FASTEST_STEP, LEAST_BATCH, MOST_BATCH, MOST_RATE, MOST_WORK, Rates
-from servingpool.decision.learn import (
-    BINS,
-    FORECASTS_KEPT,
-    LEAST_SECONDS,
-    LONGEST_COLD_START,
-    MOST_SPEED,
-    PAIRS,
-    Calibration,
-    ColdStart,
-    ErrorBudget,
-    Forecast,
-    Kind,
-    LostCaches,
-    MissCurve,
-    Profile,
-    QueueInTtft,
-    Saturation,
-    StepTimeFit,
-)
-from servingpool.decision.learn import CHANGES_KEPT as KEPT_CHANGES
+from servingpool.decision.learn.error_budget import Calibration, ErrorBudget
+from servingpool.decision.learn.forecast import FORECASTS_KEPT, Forecast
+from servingpool.decision.learn.kinds import LONGEST_COLD_START, MOST_SPEED, ColdStart, Kind
+from servingpool.decision.learn.lost_caches import CHANGES_KEPT as KEPT_CHANGES
+from servingpool.decision.learn.lost_caches import LostCaches
+from servingpool.decision.learn.memory import Profile
+from servingpool.decision.learn.miss_curve import BINS, MissCurve
+from servingpool.decision.learn.queue_in_ttft import PAIRS, QueueInTtft
+from servingpool.decision.learn.step_time import LEAST_SECONDS, Saturation, StepTimeFit
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.zero import Busy, Vanished
 

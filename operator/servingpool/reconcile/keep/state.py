@@ -17,13 +17,14 @@ from servingpool.api.serving_pool import Metadata, ServingPool, problems
 from servingpool.api.spec import Mode
 from servingpool.api.status import Status
 from servingpool.decision.decision import Decision, Verdict
-from servingpool.decision.learn import Memory
+from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Observation
-from servingpool.reconcile.collect import SeenTarget
+from servingpool.reconcile.collect.targets import SeenTarget
 from servingpool.reconcile.keep.history import History, Ready, Teller
 from servingpool.reconcile.keep.kept_memory import NO_ROLE, KeptMemory
 from servingpool.reconcile.keep.orders import Ledger, Order, Orders
-from servingpool.reconcile.plan import Expense, PoolPlan, StagePlan
+from servingpool.reconcile.plan.expense import Expense
+from servingpool.reconcile.plan.pool_plan import PoolPlan, StagePlan
 
 log = logging.getLogger(__name__)
 

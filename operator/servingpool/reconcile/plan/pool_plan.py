@@ -23,12 +23,15 @@ from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.decision.bound import unschedulable
 from servingpool.decision.decide import Stage, StageOutcome, decide_stages
 from servingpool.decision.decision import Decision
-from servingpool.decision.learn import Memory
-from servingpool.decision.observe import KEPT_SECONDS, Buckets, LatencyCount
+from servingpool.decision.learn.memory import Memory
+from servingpool.decision.observe.latency import LatencyCount
+from servingpool.decision.observe.samples import Buckets
+from servingpool.decision.observe.window import KEPT_SECONDS
 from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool, Slo, Target, Window
 from servingpool.decision.roles import joined
-from servingpool.reconcile.collect import Collected, SeenStage, SeenTarget, ratio_of
+from servingpool.reconcile.collect.collected import Collected, SeenStage
+from servingpool.reconcile.collect.targets import SeenTarget, ratio_of
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.plan.expense import Expense, expense_of
 from servingpool.reconcile.plan.preconditions import ScalePermission, check, in_mode

@@ -16,7 +16,8 @@ from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Mode
 from servingpool.api.target import Target
 from servingpool.catalogue.notes import Note
-from servingpool.reconcile.collect import Collected, SeenTarget
+from servingpool.reconcile.collect.collected import Collected
+from servingpool.reconcile.collect.targets import SeenTarget
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from servingpool.adapters.gateways.first_tokens import Unbegun, with_first_token
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision
 from servingpool.decision.increase import Counts
-from servingpool.decision.learn import Memory
+from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import (
     NOT_EXPOSED,
     GatewayMetrics,
@@ -21,8 +21,7 @@ from servingpool.decision.observation import (
     ReplicaMetrics,
     Unknown,
 )
-from servingpool.decision.observe import TTFT_COUNT
-from servingpool.decision.observe.samples import NO_ARRIVALS, missing_series
+from servingpool.decision.observe.samples import NO_ARRIVALS, TTFT_COUNT, missing_series
 from servingpool.decision.pool import Pool, Slo
 
 START, TICK = 1_700_000_000.0, 15.0

@@ -11,7 +11,7 @@ from servingpool.adapters.gateways.metered import NO_FLIGHT, NO_LIMIT, Shares, w
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import decide
 from servingpool.decision.decision import Decision
-from servingpool.decision.learn import Memory
+from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import (
     NOT_EXPOSED,
     GatewayMetrics,
@@ -22,7 +22,7 @@ from servingpool.decision.observation import (
     ReplicaMetrics,
     Unknown,
 )
-from servingpool.decision.observe import Witness
+from servingpool.decision.observe.lateness import Witness
 from servingpool.decision.pool import Pool, Slo, Target
 
 START, TICK, SECOND = 1_700_000_000.0, 15.0, 0.1

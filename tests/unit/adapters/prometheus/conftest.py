@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
-from servingpool.adapters.prometheus import BackendConfig, PrometheusBackend, ReadRequest
+from servingpool.adapters.prometheus.backend import PrometheusBackend
+from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.adapters.prometheus.samples import ReadRequest
 from servingpool_lab.credentials import CertificateAuthority
 
 OpenBackend = Callable[..., PrometheusBackend]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from servingpool.adapters.prometheus import BackendConfig
+from servingpool.adapters.prometheus.backend_config import BackendConfig
 
 VALID = {"url": "http://prometheus.monitoring:9090"}
 

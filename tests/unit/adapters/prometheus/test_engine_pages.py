@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from servingpool.adapters.prometheus import EngineMetrics, ReadRequest, page, with_own_buckets
-from servingpool.adapters.prometheus.engines import profile_of, shipped
+from servingpool.adapters.prometheus import page
+from servingpool.adapters.prometheus.engines import EngineMetrics, profile_of, shipped
 from servingpool.adapters.prometheus.engines.profile import Figure
 from servingpool.adapters.prometheus.gateways import shipped_gateways
 from servingpool.adapters.prometheus.plan import FIELDS
 from servingpool.adapters.prometheus.promql import Queries, Scope
+from servingpool.adapters.prometheus.samples import ReadRequest, with_own_buckets
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"

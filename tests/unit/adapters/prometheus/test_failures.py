@@ -15,10 +15,13 @@ from dataclasses import replace
 
 import pytest
 
-from servingpool.adapters.prometheus import BackendConfig, NotAsked, PrometheusBackend, TooLarge, bounds, plan, workers
 from servingpool.adapters.prometheus import backend as backend_module
+from servingpool.adapters.prometheus import bounds, plan, workers
+from servingpool.adapters.prometheus.backend import PrometheusBackend
+from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable, Unsent
 from servingpool.adapters.prometheus.own_record import OwnRecord
+from servingpool.adapters.prometheus.samples import NotAsked, TooLarge
 from servingpool.decision.observation import Unknown
 
 NOW = 1_790_000_000.0

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from servingpool.adapters.prometheus import GatewayProfile, ReadRequest, page, shipped_gateways
+from servingpool.adapters.prometheus import page
+from servingpool.adapters.prometheus.gateways import GatewayProfile, shipped_gateways
+from servingpool.adapters.prometheus.samples import ReadRequest
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
 
 ENGINES = Path(__file__).parents[3] / "fixtures" / "engines"

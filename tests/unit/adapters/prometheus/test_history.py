@@ -8,7 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from servingpool.adapters.prometheus import SeriesLabels, TooLarge, plan
+from servingpool.adapters.prometheus import plan
+from servingpool.adapters.prometheus.backend_config import SeriesLabels
+from servingpool.adapters.prometheus.samples import TooLarge
 from servingpool.decision.observation import Unknown
 
 NOW = 1_790_000_000.0

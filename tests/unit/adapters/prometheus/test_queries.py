@@ -15,12 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from servingpool.adapters.prometheus import EngineMetrics, ReadRequest
 from servingpool.adapters.prometheus.diagnosis import LONGEST_QUERY, Cause, causes, explained, question
-from servingpool.adapters.prometheus.engines import profile_of, shipped
+from servingpool.adapters.prometheus.engines import EngineMetrics, profile_of, shipped
 from servingpool.adapters.prometheus.plan import MOST_SLICES, ROWS_PER_SLICE, Plan
 from servingpool.adapters.prometheus.promql import Queries, Scope, quote
-from servingpool.adapters.prometheus.samples import BucketCount, Layout
+from servingpool.adapters.prometheus.samples import BucketCount, Layout, ReadRequest
 from servingpool.decision.observation import Unknown
 
 from .conftest import Raw

@@ -14,14 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servingpool.adapters.prometheus import BackendConfig, ReadRequest, lookup
+from servingpool.adapters.prometheus import lookup
+from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.diagnosis import causes
 from servingpool.adapters.prometheus.engines import profile_of, shipped
 from servingpool.adapters.prometheus.own_record import AmbiguousRecord, OwnRecord
 from servingpool.adapters.prometheus.plan import Plan, evaluated_at, gather, gather_range
 from servingpool.adapters.prometheus.promql import ADDRESS, SEVERAL, Queries
 from servingpool.adapters.prometheus.rows import Unread, bound_of, shown
-from servingpool.adapters.prometheus.samples import BucketCount, Layout
+from servingpool.adapters.prometheus.samples import BucketCount, Layout, ReadRequest
 from servingpool.adapters.prometheus.scrape_errors import explained_error
 
 from ...fuzzing import fuzzed  # noqa: TID252, tests are no package of an installed name

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from servingpool.adapters.prometheus import Cause, ReadRequest, SeriesLabels, http_client, with_own_buckets
+from servingpool.adapters.prometheus import http_client
+from servingpool.adapters.prometheus.backend_config import SeriesLabels
+from servingpool.adapters.prometheus.diagnosis import Cause
 from servingpool.adapters.prometheus.engines import profile_of
 from servingpool.adapters.prometheus.plan import FIELDS, FIGURES, HISTOGRAMS
+from servingpool.adapters.prometheus.samples import ReadRequest, with_own_buckets
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics, Unknown
 
 NOW = 1_790_000_000.0

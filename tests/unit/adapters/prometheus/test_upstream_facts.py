@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from servingpool.adapters.prometheus import shipped_gateways
 from servingpool.adapters.prometheus.engines import shipped
+from servingpool.adapters.prometheus.gateways import shipped_gateways
 
 TABLE = Path(__file__).parents[4] / "docs" / "records" / "upstream-facts.md"
 RELEASE = re.compile(r"\d+(?:\.\d+)+(?:\.post\d+)?|\d+\.x|[0-9a-f]{8}")

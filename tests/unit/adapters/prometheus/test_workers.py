@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from servingpool.adapters.prometheus import BackendConfig, MetricsUnavailable
 from servingpool.adapters.prometheus import workers as workers_module
-from servingpool.adapters.prometheus.http_client import Excess, PrometheusClient, Unsent
+from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.adapters.prometheus.http_client import Excess, MetricsUnavailable, PrometheusClient, Unsent
 from servingpool.adapters.prometheus.workers import Workers
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from servingpool.reconcile.loop import LOOKS, Reconciler
-from servingpool.reconcile.metrics import LoopMetrics
+from servingpool.loop.metrics import LoopMetrics
+from servingpool.loop.reconciler import LOOKS, Reconciler
 
 log = logging.getLogger(__name__)
 

@@ -23,10 +23,11 @@ from servingpool.api.status import Change
 from servingpool.catalogue.metrics import Metric
 from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Reading, Unknown
-from servingpool.gpubudget import Shared
-from servingpool.reconcile.keep import PoolState, took
-from servingpool.reconcile.plan import Expense
-from servingpool.status import FIGURE_NAMES
+from servingpool.gpubudget.budgets import Shared
+from servingpool.reconcile.keep.history import took
+from servingpool.reconcile.keep.state import PoolState
+from servingpool.reconcile.plan.expense import Expense
+from servingpool.status.builder import FIGURE_NAMES
 
 TICK_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 

@@ -17,14 +17,17 @@ from typing import NamedTuple
 
 from servingpool.adapters.cluster.names import pods_of, pods_of_any
 from servingpool.adapters.cluster.objects import Key
-from servingpool.adapters.prometheus import ANY_MODEL, PodKey, PodSamples, TooLarge, sample_of
+from servingpool.adapters.prometheus.diagnosis import PodKey
+from servingpool.adapters.prometheus.samples import ANY_MODEL, PodSamples, TooLarge, sample_of
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.decide import learn
 from servingpool.decision.observation import Observation, Ordered, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.pool import Pool, Target
-from servingpool.reconcile.collect import Backend, own_samples, requests_for, share_of, sound, target_of
-from servingpool.reconcile.keep import PoolState
-from servingpool.reconcile.plan import core_pool
+from servingpool.reconcile.collect.collected import own_samples
+from servingpool.reconcile.collect.readings import Backend, requests_for, share_of, sound
+from servingpool.reconcile.collect.targets import target_of
+from servingpool.reconcile.keep.state import PoolState
+from servingpool.reconcile.plan.pool_plan import core_pool
 
 log = logging.getLogger(__name__)
 

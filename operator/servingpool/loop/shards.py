@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from servingpool.gpubudget import Groups, Subject
-from servingpool.reconcile.loop import LOOKS
+from servingpool.gpubudget.members import Groups, Subject
+from servingpool.loop.reconciler import LOOKS
 
 SETTLES = 15.0
 """Seconds for which another operator may still count a pool in the group that it has left.

@@ -26,15 +26,22 @@ from servingpool.api.group import KIND
 from servingpool.api.mode import Mode
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.status import Status
-from servingpool.gpubudget import BudgetReporter, Groups, Shared, Subject, named_versions
+from servingpool.gpubudget.budgets import Shared
+from servingpool.gpubudget.members import Groups, Subject, named_versions
+from servingpool.gpubudget.report import BudgetReporter
+from servingpool.loop.backfill import Backfill, PendingPool
+from servingpool.loop.metrics import NO_POOLS, Snapshot, snapshot
 from servingpool.reconcile.act import NOT_SCALED, Actor, ScaleOutcome
-from servingpool.reconcile.backfill import Backfill, PendingPool
-from servingpool.reconcile.collect import Owners, Readings, collect, keys_of, owns, target_of, told_by_name
+from servingpool.reconcile.collect.collected import collect
+from servingpool.reconcile.collect.readings import Readings
+from servingpool.reconcile.collect.targets import Owners, keys_of, owns, target_of, told_by_name
 from servingpool.reconcile.config import Price
-from servingpool.reconcile.keep import PoolState, PoolStates, Ready
-from servingpool.reconcile.metrics import NO_POOLS, Snapshot, snapshot
-from servingpool.reconcile.plan import Planned, PoolPlan, Refusal, no_target, owners, plan_pool
-from servingpool.status import Reporter, build
+from servingpool.reconcile.keep.history import Ready
+from servingpool.reconcile.keep.state import PoolState, PoolStates
+from servingpool.reconcile.plan.pool_plan import Planned, PoolPlan, Refusal, plan_pool
+from servingpool.reconcile.plan.preconditions import no_target, owners
+from servingpool.status.builder import build
+from servingpool.status.report import Reporter
 
 log = logging.getLogger(__name__)
 
