@@ -22,7 +22,7 @@ LANE := $(BIN)/python tools/lane.py
 E2E := -m pytest -p no:randomly --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo afternoon fleet test test-equipment keda coverage test-unit test-vllm test-ollama test-gpu test-backends faults soak lint format generate verify docs bench bench-control rivals evidence lanes assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp lock image backtest-image lab-image image-test wheels dist zipapp chart-package release sbom version clean
+.PHONY: help go run demo afternoon fleet test test-equipment keda coverage test-unit test-vllm test-ollama test-gpu test-backends faults soak lint format generate verify docs bench bench-control rivals evidence lanes assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp guard lock image backtest-image lab-image image-test wheels dist zipapp chart-package release sbom version clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -122,6 +122,13 @@ lint: $(STAMP)  ## ruff, mypy --strict, import-linter, limits on the core's stru
 	@$(BIN)/lint-imports
 	@$(BIN)/python benchmarks/structure.py
 	@set -o pipefail; $(BIN)/python benchmarks/observation_path.py | tail -1
+
+# AGAINST is a commit or a file, and what landed last if it is not set. PUBLISH=1 lets today's figures be those that landed, if the
+# verdict holds. REASON="..." lets them though it does not, and moves the anchor.
+guard: $(STAMP)  ## A verdict on a change of the core: every case, and odd engines (13 min; nothing where the core means the same)
+	@failed=0; for page in guard odd; do \
+		$(BIN)/python benchmarks/control/$$page.py --against $(AGAINST) $(if $(PUBLISH),--publish) --reason "$(REASON)" || failed=1; \
+	done; exit $$failed
 
 format: $(STAMP)  ## Format and fix what can be fixed
 	@$(BIN)/ruff check --fix .

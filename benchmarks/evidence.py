@@ -194,7 +194,7 @@ def main() -> int:
 
 def remake(part: Part, jobs: int) -> None:
     """Runs the part if an input changed, and writes JSON and stamps of its pages."""
-    core, inputs = core_commit(), part.inputs()
+    core, inputs = store.core_commit(), part.inputs()
     if _git("status", "--porcelain", "--", CORE).stdout:
         raise SystemExit(f"{CORE} has changes: commit them, for each page says of which commit it is")
     if part.known():
@@ -208,7 +208,7 @@ def remake(part: Part, jobs: int) -> None:
     for command in part.commands:
         _run(command.format(jobs=jobs))
     minutes = round((time.monotonic() - began) / 60, 1)
-    if part.inputs() != inputs or core_commit() != core:
+    if part.inputs() != inputs or store.core_commit() != core:
         raise SystemExit(f"{part.name}: the sources changed meanwhile; run it again")
     for name in part.kept:
         found = tables((PAGES / f"{name}.md").read_text()) if part.pages else {}
@@ -266,11 +266,6 @@ def commits_since(core: str) -> int | None:
     seen = int(there.stdout)
     # The oldest commit of a shallow clone has no parent there, so it seems to touch everything.
     return seen - 1 if seen - 1 > OLDEST else None
-
-
-def core_commit() -> str:
-    """The last one that changed the core."""
-    return _git("log", "-1", "--abbrev=9", "--format=%h", "--", CORE).stdout.strip()
 
 
 def _write(name: str, kept: Kept) -> None:

@@ -1,16 +1,22 @@
 """Today's core on every case, beside the best fixed fleet: `python benchmarks/control/guard.py`.
 
-Minutes instead of the hours of `make bench-control`, for it leaves out baselines and the oracle. A change of the core
-must not make it worse. Prints a table, and writes it as a page with --output.
+Minutes instead of the hours of `make bench-control`, for it leaves out baselines and the oracle. Prints a table, and
+writes it as a page with --output. With --against it gives a verdict, which computes nothing where the figures that
+landed are of a core that means the same: `make guard`.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import geometric_mean
 
+import store
+import verdict
 from bench import SEEDS
 from cases import CASES, Case
 from crew import Crew
@@ -19,6 +25,14 @@ from work import OurRun, Statics, takes_long
 
 LARGE = "replicas-300"
 """Left out: its runs take most of an hour."""
+SCALE = verdict.Scale(
+    "guard",
+    (
+        *(*store.WORLD, *store.SCENES, *store.CORE, f"{store.SIMULATION}/offered.py"),
+        *(f"benchmarks/control/{name}.py" for name in ("cases", "guard", "work")),
+    ),
+    verdict.together,
+)
 PAGE = """\
 # The guard: today's core on every case
 
@@ -39,14 +53,34 @@ def main() -> None:
     """Compute, then tell."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", nargs="+", choices=list(CASES), metavar="SLUG", help="only these")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--output", type=Path, help="write a Markdown page, such as docs/benchmarks/guard.md")
-    options = parser.parse_args()
-    cases = [CASES[slug] for slug in options.cases or CASES if options.cases or slug != LARGE]
-    lines = table(*computed(cases, options.jobs))
-    print("\n".join(lines))
-    if options.output:
-        options.output.write_text(PAGE + "\n".join(lines) + "\n")
+    verdict.add_options(parser)
+    asked = parser.parse_args()
+    judged = asked.against is not None
+    rows = SCALE.known() if judged and not asked.cases else None
+    if rows is None:
+        if judged:
+            command = (sys.executable, "-m", "tests.unit.recordings.recorded", "--list")
+            subprocess.run(command, cwd=store.ROOT, check=True)
+        cases = [CASES[slug] for slug in asked.cases or CASES if asked.cases or slug != LARGE]
+        costs, found = computed(cases, asked.jobs)
+        lines = table(costs, found)
+        print("\n".join(lines))
+        if asked.output:
+            asked.output.write_text(PAGE + "\n".join(lines) + "\n")
+        rows = figures(found)
+    if judged and not SCALE.conclude(rows, asked):
+        sys.exit(1)
+
+
+def figures(found: Found) -> verdict.Rows:
+    """What the verdict compares: with history of all requests, with nothing known of those after ten minutes."""
+    rows: verdict.Rows = {}
+    for (slug, history, _), run in found.items():
+        seed = verdict.seed(run.attainment if history else run.settled, run.cost, run.target)
+        rows.setdefault(f"{'with history' if history else 'nothing known'}: {slug}", []).append(seed)
+    return rows
 
 
 def computed(cases: Sequence[Case], jobs: int) -> tuple[dict[str, float], Found]:
@@ -63,7 +97,7 @@ def computed(cases: Sequence[Case], jobs: int) -> tuple[dict[str, float], Found]
     ]
     reports = crew.do(pieces, "ours")
     if crew.changed:
-        print("The sources changed meanwhile: run it again, so that all figures are of the same state.")
+        raise SystemExit("The sources changed meanwhile: run it again, so that all figures are of the same state.")
     found = {
         (piece.slug, piece.history, piece.seed): Run.read(CASES[piece.slug].slo.attainment, reports[piece]["found"])
         for piece in pieces

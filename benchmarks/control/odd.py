@@ -1,12 +1,15 @@
 """The core on engines that are unlike its model: `python benchmarks/control/odd.py`.
 
-Prints a table, and writes it as a page with --output. Results are kept, so a second run computes what changed.
+Prints a table, and writes it as a page with --output. Results are kept, so a second run computes what changed. With
+--against it gives a verdict, as the guard does: `make guard`.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +17,11 @@ from statistics import fmean
 from typing import Any
 
 import orjson
+import store
+import verdict
 from crew import Crew
 from odd_cases import FOUND_AT, ODD, OddCase
-from odd_work import OddRun, OddStatic
+from odd_work import SCENES, OddRun, OddStatic
 from rich.console import Console
 from rich.table import Table
 from work import Report
@@ -33,6 +38,14 @@ FALSELY_MET = 300.0
 SOON = 30.0
 """Seconds from the queue's growth to the first order: two ticks."""
 
+SCALE = verdict.Scale(
+    "odd",
+    (
+        *(*store.WORLD, *store.SCENES, *store.CORE, *SCENES, f"{store.SIMULATION}/offered.py"),
+        *(f"benchmarks/control/{name}.py" for name in ("cases", "odd_status", "odd_work", "work")),
+    ),
+    verdict.by_row,
+)
 Figures = Mapping[str, Any]
 
 
@@ -90,6 +103,12 @@ class Found:
         worst: Figures = run["status"]["worst"]
         return worst
 
+    def seeds(self) -> list[verdict.Seed]:
+        """For the verdict: replicas where not even the maximum holds, for then there is no best fleet."""
+        replicas = [run["score"]["average_replicas"] for run in self.runs]
+        costs = [each / (best or 1) for each, best in zip(replicas, self.best, strict=True)]
+        return [verdict.seed(*each, LEAST) for each in zip(self.attained, costs, strict=True)]
+
     def figures(self) -> dict[str, Any]:
         """For machines."""
         return {
@@ -115,15 +134,26 @@ def main() -> None:
     """Compute, then tell."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", nargs="+", choices=list(ODD), metavar="SLUG", help="only these: " + ", ".join(ODD))
-    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--output", type=Path, help="write a Markdown page, such as docs/benchmarks/odd.md")
     parser.add_argument("--json", type=Path, help="write the figures")
     parser.add_argument(
         "--explain", action="store_true", help="print the decision's reason in each case's worst minute"
     )
+    verdict.add_options(parser)
     options = parser.parse_args()
-    found = computed([ODD[slug] for slug in options.cases or ODD], options.seeds, options.jobs)
+    judged = options.against is not None
+    rows = SCALE.known() if judged and not options.cases else None
+    if rows is None:
+        found = computed([ODD[slug] for slug in options.cases or ODD], SEEDS, options.jobs)
+        tell(found, options)
+        rows = {f"odd engines: {case.odd.case.slug}": case.seeds() for case in found}
+    if judged and not SCALE.conclude(rows, options):
+        sys.exit(1)
+
+
+def tell(found: Sequence[Found], options: argparse.Namespace) -> None:
+    """Print the table, and write what is asked for."""
     header, rows = table(found)
     printed = Table(*header)
     for row in rows:
@@ -144,7 +174,7 @@ def computed(cases: Sequence[OddCase], seeds: Sequence[int], jobs: int) -> list[
     statics = crew.do([OddStatic(odd.case.slug, seed) for odd in cases for seed in seeds], "best static fleets")
     runs = crew.do([OddRun(odd.case.slug, seed) for odd in cases for seed in seeds], "ours")
     if crew.changed:
-        print("The sources changed meanwhile: run it again, so that all figures are of the same state.")
+        raise SystemExit("The sources changed meanwhile: run it again, so that all figures are of the same state.")
     return [
         Found(
             odd,

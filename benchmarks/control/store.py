@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
+import subprocess
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -72,6 +73,12 @@ def _is_text(statement: ast.stmt) -> bool:
         case ast.Expr(value=ast.Constant(value=str())):
             return True
     return False
+
+
+def core_commit() -> str:
+    """The last one that changed the core."""
+    command = ("git", "log", "-1", "--abbrev=9", "--format=%h", "--", "operator/servingpool/decision")
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def place(name: str, parts: Iterable[object], sources: tuple[str, ...]) -> Path:

@@ -109,7 +109,7 @@ def part(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> evidence.Part:
         monkeypatch.setattr(evidence, name, value)
     monkeypatch.setattr(evidence, "QUICK", elsewhere / "quick")
     monkeypatch.setattr(store, "ROOT", elsewhere)
-    monkeypatch.setattr(evidence, "core_commit", lambda: "222222222")
+    monkeypatch.setattr(store, "core_commit", lambda: "222222222")
     return evidence.Part("cases", ("fake.py cases.md",), ("cases",), 1, "fake.py {out}")
 
 

@@ -1,6 +1,6 @@
-"""The recordings: `python -m tests.unit.recordings.recorded` plays all stories, tells which decisions moved, writes them.
+"""The recordings: `python -m tests.unit.recordings.recorded` plays all stories, tells how many decisions moved, writes them.
 
-A change that is to move no decision leaves the files as they are: `test_recordings`.
+With --list it writes nothing. Whether the decisions that moved are any worse is what `make guard` says.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import gzip
 import json
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +42,25 @@ def write(name: str, rows: Rows) -> None:
     path(name).write_bytes(gzip.compress(lines.encode(), mtime=0))
 
 
-def moved(before: Rows, now: Rows) -> str:
-    """Which decisions moved and how far; empty where none did."""
-    pairs = [each for each in zip(before, now, strict=False) if not _same(*each)]
-    if not pairs and len(before) == len(now):
-        return ""
-    far = [
-        abs(new["replicas"] - old["replicas"]) for old, new in pairs if None not in (old["replicas"], new["replicas"])
-    ]
-    told = f"{len(pairs)} of {len(before)} decisions moved, {sum(map(bool, far))} of them by replicas, at most "
-    told += f"{max(far, default=0)}; {len(now)} were made."
-    return "\n".join([told, *map(json.dumps, pairs[0])]) if pairs else told
+def moved(before: Rows, now: Rows) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each decision that is another one now, as it was and as it is. A row of another moment is a defect."""
+    if [_moment(row) for row in before] != [_moment(row) for row in now]:
+        raise AssertionError(f"{len(before)} decisions are recorded, and {len(now)} of the same moments were made")
+    return [(old, new) for old, new in zip(before, now, strict=True) if not _same(old, new)]
+
+
+def told(pairs: Sequence[tuple[dict[str, Any], dict[str, Any]]], count: int) -> str:
+    """In one line: how many moved, and the one that moved furthest."""
+    if not pairs:
+        return f"none of {count:,} decisions moved"
+    old, new = max(pairs, key=_far)
+    words = (f"{row['replicas']} replicas ({row['need'] or 0.0:.3f} needed)" for row in (old, new))
+    where = f"{new['story']} at {new['at']:.0f} s"
+    return f"{len(pairs):,} of {count:,} decisions moved, the largest from {' to '.join(words)}, {where}"
+
+
+def _moment(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["story"], row["at"], row["pool"]
 
 
 def _same(old: dict[str, Any], new: dict[str, Any]) -> bool:
@@ -61,12 +70,21 @@ def _same(old: dict[str, Any], new: dict[str, Any]) -> bool:
     return {**old, "need": 0} == {**new, "need": 0} and math.isclose(*needs, rel_tol=SAME)
 
 
+def _far(pair: tuple[dict[str, Any], dict[str, Any]]) -> tuple[float, ...]:
+    """By replicas, and by need where those are the same."""
+    return tuple(abs((pair[0][name] or 0) - (pair[1][name] or 0)) for name in ("replicas", "need"))
+
+
 def main() -> None:
+    """With --list, write nothing."""
+    pairs, count = [], 0
     for name, stories in RECORDINGS.items():
         rows = [row for story in stories for row in play(name, story)]
-        told = moved(read(name), rows) if path(name).exists() else "It is new."
-        write(name, rows)
-        sys.stdout.write(f"{name}: {len(rows)} decisions. {told or 'None moved.'}\n")
+        pairs += moved(read(name), rows)
+        count += len(rows)
+        if "--list" not in sys.argv:
+            write(name, rows)
+    sys.stdout.write(f"Recorded decisions: {told(pairs, count)}.\n")
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ def zero() -> Iterator[FakeCluster]:
 
 
 def played(world: FakeCluster) -> FakeCluster:
-    world.step()
+    assert world.step().failed == 0, "a decision ended in an exception"
     return world
 
 
