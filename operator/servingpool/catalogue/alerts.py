@@ -99,8 +99,8 @@ SLO_ACTION = (
     "servingpool explain {{ $labels.pool }} -n {{ $labels.namespace }} names the state and what to do. "
     f"The state is the reason of SLOMet. {Reason.MAX_TOO_LOW} and {Reason.SCALE_UP_HELD_BACK}: replicas are missing, "
     f"and the message says what keeps them away. {Reason.REPLICAS_STARTING} and {Reason.RECOVERING}: wait. "
-    f"{Reason.OBJECTIVE_UNATTAINABLE}: more replicas do not help. {Reason.OBJECTIVE_MISSED}: if it lasts, or the "
-    "message names prefix caches, see the page of symptoms."
+    f"{Reason.OBJECTIVE_UNATTAINABLE}: more replicas do not help. {Reason.OBJECTIVE_MISSED}: if it lasts, see "
+    "the page of symptoms."
 )
 
 ALERTS = (

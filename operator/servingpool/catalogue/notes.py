@@ -269,16 +269,6 @@ class Note(Templated, StrEnum):
         "{requests:.0f} requests in the gateway's queue since {since}, and none comes or is served: not believed",
         "In a decision's reason: a gateway forgot to count down requests that gave up. Restart it.",
     )
-    CACHES_LOST = (
-        (
-            "work per request rises by {rise:.0%} after each change of replicas: "
-            "the router loses its prefix caches; use consistent hashing"
-        ),
-        (
-            "In a decision's reason and SLOMet: seen after three changes, in both directions. It changes no decision. "
-            "Set the router to consistent hashing."
-        ),
-    )
     STANDS_STILL = (
         "no progress at {replicas}: such gauges are not believed",
         "In a decision's reason: an engine shows requests, and none of its figures moves.",

@@ -129,7 +129,7 @@ def reason(
 
 
 def doubts(memory: Memory, plan: Plan | Unknown, standing: Sequence[Standing], pool: Pool) -> list[str]:
-    """Sentences on figures that were read and are not believed, and on a router that loses caches."""
+    """Sentences on figures that were read and are not believed."""
     found = []
     if memory.damaged is not None and memory.coverage > 0.0:
         found.append(Note.DAMAGED.message(figures=memory.damaged))
@@ -138,9 +138,8 @@ def doubts(memory: Memory, plan: Plan | Unknown, standing: Sequence[Standing], p
         if not isinstance(plan, Unknown) and plan.stuck:
             said += f", so {_needed(pool.whole(plan.need))} in all"
         found.append(said)
-    queue, rise = doubted_queue(memory.gateway_gauge, pool.params.stands_still), memory.profile.lost_caches.rise
-    found += [] if queue is None else [queue]
-    return found if rise is None else [*found, Note.CACHES_LOST.message(rise=rise)]
+    queue = doubted_queue(memory.gateway_gauge, pool.params.stands_still)
+    return found if queue is None else [*found, queue]
 
 
 def told_standing(standing: Sequence[Standing]) -> str:

@@ -273,8 +273,7 @@ def _slo_condition(plan: PoolPlan, permission: ScalePermission, certain: datetim
         whole = Note.MISSED.message(attained=100.0 * known, objective=objective, recent=recent, minute=minute)
         reason, state = missed(plan, permission, certain)
         said, warned = [whole, state, *_judged(plan)], [] if reason is Reason.OBJECTIVE_UNATTAINABLE else warned
-    said += warned + [told for stage in plan.stages for told in _caches_lost(stage)]
-    return _condition(plan, reason, " ".join(said))
+    return _condition(plan, reason, " ".join([*said, *warned]))
 
 
 def _judged(plan: PoolPlan) -> list[str]:
@@ -286,12 +285,6 @@ def _estimated(stage: StagePlan) -> list[str]:
     slo, role = stage.seen.pool.spec.slo, stage.role
     said = estimated(stage.learned, slo.time_to_first_token, slo.time_per_output_token, parted=bool(role))
     return [of_role(role, one) for one in said]
-
-
-def _caches_lost(stage: StagePlan) -> list[str]:
-    rise = stage.learned.caches_lost
-    said = "" if rise is None else Note.CACHES_LOST.message(rise=rise)
-    return [of_role(stage.role, f"{said[0].upper()}{said[1:]}.")] if said else []
 
 
 def _believed(plan: PoolPlan) -> list[str]:

@@ -18,7 +18,6 @@ from servingpool.decision.learn.error_budget import ErrorBudget
 from servingpool.decision.learn.forecast import FORECASTS_KEPT as KEPT
 from servingpool.decision.learn.forecast import Forecast
 from servingpool.decision.learn.kinds import ColdStart, Kind
-from servingpool.decision.learn.lost_caches import LostCaches
 from servingpool.decision.learn.memory import Memory, Profile
 from servingpool.decision.learn.miss_curve import BINS
 from servingpool.decision.learn.step_time import Saturation
@@ -138,13 +137,6 @@ def of_two_targets() -> Profile:
     full = Saturation(seconds=600.0, requests=60.0, tokens=6_000.0, decoding=4_800.0, batch=8.0, most_running=8.0)
     kinds = (Kind("h100", profile.fit, full, ColdStart((60.0, 70.0), ("a",)), 1.0), Kind("l40s"))
     return replace(profile, kinds=kinds, reference="h100")
-
-
-def test_what_followed_changes_of_replicas_is_read_again() -> None:
-    lost = LostCaches(after_more=(0.7, 0.9), after_fewer=(0.8, 0.0, 0.6), compared=31.5, rose=0.98)
-    found = load(json.loads(json.dumps(dump(replace(Profile(), lost_caches=lost))))).lost_caches
-    assert (found.after_more, found.after_fewer, found.compared) == (lost.after_more, lost.after_fewer, 31.5)
-    assert found.rise == pytest.approx(lost.rise)
 
 
 def test_what_each_target_showed_is_read_again() -> None:

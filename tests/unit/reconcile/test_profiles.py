@@ -40,18 +40,6 @@ def test_resumes_with_its_profile_after_a_restart() -> None:
     assert len(world.writes.statuses) - writes <= 2, "a restart is no reason to write every pool"
 
 
-def test_that_the_router_loses_its_caches_is_told_in_the_status_and_in_the_reason() -> None:
-    world = settled()
-    world.step(minutes=12)
-    seen = {"after_more": "0.7 0.7", "after_fewer": "0.7 0.7", "compared": 40.0}
-    world.store(status=merged(world.status(), {"profile": {"lost_caches": seen}}))
-    world.restart()
-    world.step(minutes=5)
-    said = "ork per request rises by 101% after each change of replicas"
-    assert f"W{said}" in world.message("SLOMet")
-    assert f"w{said}" in world.status()["lastDecision"]["reason"]
-
-
 @pytest.mark.parametrize("damage", [{"version": 99}, {"fit": {"gram": "nonsense"}}, {"model": "another"}])
 def test_a_profile_that_cannot_be_used_is_dropped(damage: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     world = settled()

@@ -11,7 +11,6 @@ from servingpool.decision.increase import Counts
 from servingpool.decision.learn.error_budget import Calibration, ErrorBudget
 from servingpool.decision.learn.forecast import Forecast, WorkForecast
 from servingpool.decision.learn.kinds import ColdStart, Kinds, Shortage
-from servingpool.decision.learn.lost_caches import LostCaches
 from servingpool.decision.learn.miss_curve import Curve, MissCurve
 from servingpool.decision.learn.queue_in_ttft import QueueInTtft
 from servingpool.decision.learn.step_time import Saturation, StepTimeFit
@@ -54,7 +53,6 @@ class Profile:
     """The gateway's series that was gone at 0 replicas; None where none was."""
     kinds: Kinds = ()
     """Engines of each target; `fit` and `saturation` are those of the reference."""
-    lost_caches: LostCaches = field(default_factory=LostCaches)
     reference: str = ""
     """Name of the target in whose replicas capacity is counted."""
 

@@ -295,7 +295,6 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
             params=pool.params,
         )
     forecast, budget = _forecast(tick, memory, demand), _budget(tick, memory, carried, in_all, usual)
-    lost = memory.profile.lost_caches.update(tick.observation, now, window, memory.samples, step, demand)
     busy = memory.profile.busy
     if last.total(BEGUN) > 0.0:
         busy = busy.update(
@@ -309,13 +308,7 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     return replace(
         memory,
         profile=replace(
-            memory.profile,
-            curve=curve,
-            calibration=calibration,
-            forecast=forecast,
-            budget=budget,
-            busy=busy,
-            lost_caches=lost,
+            memory.profile, curve=curve, calibration=calibration, forecast=forecast, budget=budget, busy=busy
         ),
         past_loads=past_loads,
         # While no request comes only calm moments leave the past, and what is left would ask for ever more.

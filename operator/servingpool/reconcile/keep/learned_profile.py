@@ -28,8 +28,6 @@ from servingpool.decision.engine import FASTEST_STEP, LEAST_BATCH, MOST_BATCH, M
 from servingpool.decision.learn.error_budget import Calibration, ErrorBudget
 from servingpool.decision.learn.forecast import FORECASTS_KEPT, Forecast
 from servingpool.decision.learn.kinds import LONGEST_COLD_START, MOST_SPEED, ColdStart, Kind
-from servingpool.decision.learn.lost_caches import CHANGES_KEPT as KEPT_CHANGES
-from servingpool.decision.learn.lost_caches import LostCaches
 from servingpool.decision.learn.memory import Profile
 from servingpool.decision.learn.miss_curve import BINS, MissCurve
 from servingpool.decision.learn.queue_in_ttft import PAIRS, QueueInTtft
@@ -48,8 +46,6 @@ SLOWEST_STEP = 100.0
 """Ratio of a step with one request to the mean of all steps, at most: no engine exceeds it."""
 ANOTHER_BATCH = 1.25
 """Ratio of the full batch to the batch by its sums, or the reverse, at most: the core follows a change of a tenth."""
-LARGEST_RISE = 20.0
-"""Logarithm of a rise of work per request: no prompt is hundreds of millions of times as long as another."""
 LATEST = 4e9
 """Unix time in seconds, in the year 2096: a later time is damaged, and cannot be shown as a date."""
 
@@ -95,7 +91,6 @@ Rate = Annotated[NonNegative, Field(le=MOST_RATE)]
 RatesOf = Annotated[Row[Rate], Field(min_length=2, max_length=2), AfterValidator(Rates._make)]
 Count = Annotated[NonNegative, Field(le=MOST_REQUESTS)]
 Counts = Annotated[Row[Count], Field(min_length=len(BINS), max_length=len(BINS))]
-Rises = Annotated[Row[Annotated[NonNegative, Field(le=LARGEST_RISE)]], Field(max_length=KEPT_CHANGES)]
 Batch = Annotated[Figure, Field(ge=LEAST_BATCH, le=MOST_BATCH)]
 Speed = Annotated[Figure, Field(ge=0.0, le=MOST_SPEED), AfterValidator(_speed_of_an_engine)]
 # Four digits, for they are six of 240 forecasts: half of a profile, and still far below the noise.
@@ -193,9 +188,6 @@ _PROFILE = _part(
         gateway=Annotated[str, Field(max_length=512)],
     )
     | None,
-    lost_caches=_part(
-        LostCaches, "", without="ready at changed_at compared_at change", after_more=Rises, after_fewer=Rises
-    ),
     kinds=Annotated[tuple[_KIND, ...], Field(max_length=MOST_TARGETS)],  # type: ignore[valid-type]  # made above
     reference=Annotated[str, Field(max_length=LONGEST_NAME)],
 )

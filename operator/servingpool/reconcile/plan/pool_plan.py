@@ -71,8 +71,6 @@ class Learned:
     missed SLO asks."""
     ttft_inferred: bool = False
     """The engines tell no time to first token."""
-    caches_lost: float | None = None
-    """Share by which work per request rises after each change of replicas; None where no rise is proven."""
     vanished: float | None = None
     """Unix time in seconds from which on the gateway's series were gone at 0 replicas."""
     reference: str = ""
@@ -316,7 +314,6 @@ def learned(learning: Memory, kept: Memory, calm_since: Callable[[], float | Non
         cold_start=starts.expected(0.0) if starts.seconds else None,
         calm_since=calm_since,
         ttft_inferred=kept.ttft_inferred,
-        caches_lost=kept.profile.lost_caches.rise,
         vanished=None if learning.profile.vanished is None else learning.profile.vanished.at,
         reference=learning.profile.reference,
     )
