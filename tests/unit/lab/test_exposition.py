@@ -37,14 +37,14 @@ def busy_engine() -> Engine:
 
 
 def masked(text: str) -> list[str]:
-    """The page's lines without their values, and without the labels that depend on the hardware."""
+    """The page's lines without their values and ends, and without the labels that depend on the hardware."""
     lines = []
     for line in text.splitlines():
         if not line.startswith("#"):
             line = line.rpartition(" ")[0]  # noqa: PLW2901
             for label in FREE_LABELS:
                 line = re.sub(rf'([{{,]){label}="[^"]*"', rf'\1{label}=""', line)  # noqa: PLW2901
-        lines.append(line)
+        lines.append(line.rstrip())
     return lines
 
 
