@@ -37,8 +37,6 @@ class Sample:
     decided: int
     scaled: int
     pods: int
-    statuses: Mapping[str, float] = field(default_factory=dict)
-    """Status writes a second, by cause."""
 
 
 @dataclass(slots=True)
@@ -111,7 +109,6 @@ def summary(samples: Sequence[Sample]) -> dict[str, Any]:
         "received_mib": round(mean(lambda s: s.received) / MIB, 2),
         "received_compressed_mib": round(mean(lambda s: s.compressed) / MIB, 2),
         **{f"{kind}_writes": mean(lambda s, k=kind: s.writes[k]) for kind in samples[0].writes},  # type: ignore[misc]
-        **{f"status_writes_a_second:_{why}": mean(lambda s, w=why: s.statuses[w]) for why in samples[0].statuses},  # type: ignore[misc]
     }
 
 

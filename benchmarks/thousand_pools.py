@@ -53,7 +53,7 @@ from servingpool.reconcile.collect.targets import Owners
 from servingpool.reconcile.keep.state import PoolState
 from servingpool.reconcile.plan.pool_plan import PoolPlan, ScaleAction
 from servingpool.status.builder import build
-from servingpool.status.report import Cause, Reporter
+from servingpool.status.report import Reporter
 
 BEGIN = 1_790_000_000.0
 INTERVAL = 15.0
@@ -100,7 +100,7 @@ class Bench:
         """Time moves on by one interval, and the operator has its turn. Only the turn is measured."""
         self.now += INTERVAL
         self._prometheus.advance(self.now, self.world.advance(self.now), share)
-        sent, writes, causes = self._prometheus.sent(), dict(self.world.writes), dict(self._reporter.written)
+        sent, writes = self._prometheus.sent(), dict(self.world.writes)
         with (
             patch("servingpool.reconcile.plan.pool_plan.decide_stages", self._meter.timed("decide", decide_stages)),
             patch("servingpool.loop.reconciler.build", self._meter.timed("status", build)),
@@ -122,7 +122,6 @@ class Bench:
             decided=done.decided,
             scaled=done.scaled,
             pods=self.world.pods,
-            statuses={cause: (self._reporter.written[cause] - causes.get(cause, 0)) / INTERVAL for cause in Cause},
         )
 
     def a_day_on(self) -> None:

@@ -18,7 +18,6 @@ from servingpool.api.gpu_budget import GPUBudget
 from servingpool.api.serving_pool import ServingPool, problems
 from servingpool.api.status import Status
 from servingpool.reconcile.keep import learned_profile
-from servingpool.status.report import NUMBER
 from servingpool_backtest import promql_value
 
 from .linear_time import SIZES, in_about_linear_time
@@ -61,7 +60,6 @@ PARSERS: dict[str, Callable[[int], object]] = {
     "a status": lambda n: Status.found({"conditions": [{"type": "Ready", "message": "a" * n}] * 3}),
     "a history": lambda n: Status.found({"history": [{"by": "a"}] * (n // 8)}),
     "a profile's pairs": lambda n: profile({"forecast": {"pairs": "1 " * (n // 2)}}),
-    "a number in a message": lambda n: NUMBER.sub("#", "1" * n + "a " + "1." * (n // 2)),
     "a query": lambda n: query("a + " * (n // 4)),
     "blanks in a query": lambda n: query("a" + " " * n),
     "brackets in a query": lambda n: query("(" * n),

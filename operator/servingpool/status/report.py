@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections import Counter
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Any, Protocol
 
 from servingpool.adapters.cluster.cache import ClusterCache
@@ -22,7 +19,7 @@ from servingpool.reconcile.keep.kept_memory import ANY_PROFILE
 from servingpool.reconcile.keep.state import PoolState
 from servingpool.reconcile.plan.pool_plan import PoolPlan
 from servingpool.status.builder import FIGURE_NAMES
-from servingpool.status.write_rate import FIGURES_AFTER, WriteRate
+from servingpool.status.write_rate import WriteRate
 
 log = logging.getLogger(__name__)
 
@@ -35,24 +32,12 @@ def _fields(part: type[Part]) -> list[str]:
 WARNED_AGAIN_AFTER = 600.0
 """Seconds. Otherwise a condition that flaps would post an event every other tick and hide other events."""
 
-COMPLAINT_AFTER = 60.0
-"""Seconds between two writes for nothing but another sentence on what is wrong."""
-FIGURES_CHANGE = 0.2
-"""Relative change of a figure that is worth a write."""
-SERVING_AFTER = 300.0
-"""Seconds after which a pool with traffic is written anyway: an older decision looks as if the operator were gone.
-With very many pools it is later, see `figures_after`. An idle pool is not written at all."""
-FIGURES_FLOOR = 5.0
-"""Tokens per second, requests, percent: smaller figures are compared with this, so that single requests cause no write
-(docs/records/experiments.md)."""
 ENOUGH = (
     *(Reason.DESIRED_WITHIN_RANGE, Reason.TOO_FEW_REPLICAS),
     *(Reason.PREFILL_PER_DECODE, Reason.OTHER_ROLE_RUNS),
 )
 """Reasons of ScalingLimited that take turns as the load goes up and down at min, and harm nobody: there are replicas
 enough. Where they were written at once, they were 70% of all writes in steady traffic (docs/records/experiments.md)."""
-NUMBER = re.compile(r"(?<![\w.-])(?<!HTTP )\d+(\.\d+)?(?![\w-]|\.\d)")
-"""A number in a message that may change at every tick, such as seconds or percent. Numbers in names do not match."""
 ANYTHING = dict.fromkeys(_fields(Status)) | {
     "bounds": dict.fromkeys(_fields(Bounds)),
     "throughput": dict.fromkeys(_fields(Throughput)),
@@ -62,25 +47,6 @@ ANYTHING = dict.fromkeys(_fields(Status)) | {
     "profile": ANY_PROFILE,
 }
 """A status with every field. A merge patch merges nested objects, so each field to remove must be named."""
-
-
-class Cause(StrEnum):
-    """Why a status is written."""
-
-    SCALED = "scaled"
-    """The operator has set the replicas since the last write. It never waits."""
-    CHANGED = "changed"
-    """A condition, the replicas or the bounds changed, or the stored status is unknown."""
-    COMPLAINT = "complaint"
-    """Something else is said of what is wrong."""
-    FIGURES = "figures"
-    """A figure moved, or all of them are old."""
-    PROFILE = "profile"
-    """The learned profile is to be kept."""
-
-
-WAITS = (Cause.COMPLAINT, Cause.FIGURES, Cause.PROFILE)
-"""Causes that give way to all others."""
 
 
 class ReportWriter(Protocol):
@@ -101,8 +67,6 @@ class Reporter:
         self.failures: dict[str, int] = {"status": 0, "event": 0}
         """Writes that failed, by kind, since the start."""
         self.rate = WriteRate()
-        self.written: Counter[Cause] = Counter()
-        """Statuses written, by cause, since the start. Those before an order of 0 and at the end are not counted."""
 
     async def announce(self, plan: PoolPlan, outcome: ScaleOutcome, state: PoolState) -> None:
         """Post the events of a scale."""
@@ -175,13 +139,12 @@ class Reporter:
 
     async def _write(self, pool: Metadata, state: PoolState, status: Status, now: float) -> bool:
         """Whether the status was worth a write, its turn had come, and it was written."""
-        cause = self._cause(state, status, now)
-        if cause is None:
+        if state.status.last_scale_time != status.last_scale_time:
+            self.rate.count()  # the operator has set the replicas: that never waits
+        elif not self._is_due(state, status, now):
             self.rate.done(pool.key)
             return False
-        if cause is Cause.SCALED:
-            self.rate.count()
-        elif not self.rate.admits(pool.key, now, figures=cause in WAITS):
+        elif not self.rate.admits(pool.key, now):
             return False
         due, unknown = state.profile_due(now), state.status_write_unknown
         if due:
@@ -192,17 +155,16 @@ class Reporter:
             return False
         state.status_written(status, now, with_profile=due)
         self.rate.done(pool.key)
-        self.written[cause] += 1
         return True
 
-    def _cause(self, state: PoolState, status: Status, now: float) -> Cause | None:
-        """Why the status is to be written; None if a person would not care."""
-        if state.status.last_scale_time != status.last_scale_time:
-            return Cause.SCALED
-        if state.status_write_unknown or state.kept.pressing:
-            return Cause.CHANGED
-        cause = cause_of(state.status, status, now - state.written_at, self.rate.figures_after)
-        return cause or (Cause.PROFILE if state.profile_due(now) else None)
+    def _is_due(self, state: PoolState, status: Status, now: float) -> bool:
+        """Whether the status is to be written: its headline at once, all else once the last write is old enough."""
+        before = state.status
+        if state.status_write_unknown or state.kept.pressing or headline(before) != headline(status):
+            return True
+        if now - state.written_at < self.rate.rest_after:
+            return False
+        return state.profile_due(now) or _without_decision(before) != _without_decision(status)
 
     async def _send(self, pool: Metadata, state: PoolState, patch: dict[str, Any]) -> bool:
         before = state.status_write_begun()
@@ -222,18 +184,6 @@ class Reporter:
         return True
 
 
-def cause_of(before: Status, after: Status, age: float, figures_after: float = FIGURES_AFTER) -> Cause | None:
-    """Why a person would care, `age` seconds after the last write; None if no person would."""
-    if _headline(before) != _headline(after) or _seen_whole_again(before, after):
-        return Cause.CHANGED
-    if age >= COMPLAINT_AFTER and _other_complaints(before, after):
-        return Cause.COMPLAINT
-    if age < figures_after:
-        return None
-    old = age >= max(SERVING_AFTER, figures_after) and _serving(after)
-    return Cause.FIGURES if _reasons(before) != _reasons(after) or _figures_moved(before, after) or old else None
-
-
 def changes(before: Any, after: Any) -> Any:
     """The merge patch (RFC 7386) that turns `before` into `after`: lists whole, what is gone as None."""
     patch: dict[str, Any] = {key: None for key in before if key not in after}
@@ -247,92 +197,29 @@ def changes(before: Any, after: Any) -> Any:
     return patch
 
 
-def _headline(status: Status) -> tuple[Any, ...]:
-    conditions = tuple(map(_looked_for, status.conditions))
-    compared = None if status.cost is None else status.cost.compared_to
+def headline(status: Status) -> tuple[Any, ...]:
+    """What a person waits for: conditions, bounds, replicas, and who set them."""
     return (
         status.observed_generation,
-        conditions,
+        tuple(map(_looked_for, status.conditions)),
         status.fleet,
         status.bounds,
         status.replicas,
-        _orders(status),
-        status.last_scale_time,
+        [(one.name, one.replicas, one.ready, one.desired, one.stuck is None) for one in status.targets or ()],
         status.history,
         status.operator,
-        compared,
+        None if status.cost is None else status.cost.compared_to,
     )
 
 
 def _looked_for(condition: Condition) -> tuple[str, ...]:
-    """What a person looks for in a condition."""
+    """What a person looks for in a condition. Of what is well the reason may come and go with a gateway that does."""
     if condition.reason in ENOUGH:
         return condition.type, ""
-    return condition.type, condition.status, condition.reason if _tells(condition) else ""
+    tells = condition.type is ConditionType.READY or condition.status is not Truth.TRUE
+    return condition.type, condition.status, condition.reason if tells else ""
 
 
-def _orders(status: Status) -> list[tuple[str, int, int, int, bool]]:
-    """What a person sees of each of several targets. Its sentence may hold a number that is another at every tick."""
-    return [(one.name, one.replicas, one.ready, one.desired, one.stuck is None) for one in status.targets or ()]
-
-
-def _reasons(status: Status) -> tuple[str | None, ...]:
-    return (status.why, *(one.reason for one in status.conditions))
-
-
-def _other_complaints(before: Status, after: Status) -> bool:
-    """Whether something else is said of what may be wrong; "last scraped 93 s ago" is new at every tick.
-
-    "Cannot be reached" stood for a day where it was "answered HTTP 401" by then, for both are FailedGetMetrics.
-    """
-    held = {one.type: one.message for one in before.conditions}
-    return any(
-        (_tells(one) or one.type is ConditionType.METRICS_AVAILABLE)
-        and one.reason not in ENOUGH
-        and held.get(one.type) != one.message  # in most cases it is not, and quick to see
-        and NUMBER.sub("#", held.get(one.type, "")) != NUMBER.sub("#", one.message)
-        for one in after.conditions
-    )
-
-
-def _tells(condition: Condition) -> bool:
-    """Whether the reason is what a person looks for. Of what is well it may come and go with a gateway that does."""
-    return condition.type is ConditionType.READY or condition.status is not Truth.TRUE
-
-
-def _seen_whole_again(before: Status, after: Status) -> bool:
-    """Whether what could be read again when it was last written, but in part, now is read whole.
-
-    When Prometheus is back its first samples are old: a minute long "last scraped 16 s ago" stood there. Told each time
-    that samples are whole again, a gateway that answers at every other tick makes two writes a minute instead of one.
-    """
-    back = before.last_decision.at if before.last_decision is not None else None
-    partial = any(
-        one.reason == Reason.PARTIAL_METRICS and one.last_transition_time == back for one in before.conditions
-    )
-    return partial and any(one.reason == Reason.VALID_METRICS for one in after.conditions)
-
-
-def _figures_moved(before: Status, after: Status) -> bool:
-    return any(
-        (old is None) != (new is None) or (old is not None and new is not None and _moved(old, new))
-        for old, new in zip(_figures(before), _figures(after), strict=True)
-    )
-
-
-def _serving(status: Status) -> bool:
-    return status.throughput is not None and bool(status.throughput.generation_tokens_per_second)
-
-
-def _moved(old: float, new: float) -> bool:
-    return abs(new - old) > FIGURES_CHANGE * max(abs(old), abs(new), FIGURES_FLOOR)
-
-
-def _figures(status: Status) -> tuple[float | None, ...]:
-    throughput = status.throughput
-    return (
-        None if throughput is None else throughput.generation_tokens_per_second,
-        status.queue_depth,
-        # A percent of requests late is a fifth of a 95% budget: count the misses, not the hits.
-        None if status.attainment is None else 100.0 - status.attainment,
-    )
+def _without_decision(status: Status) -> Status:
+    """The decision has another time at every tick: by itself it is not written, as for an idle pool."""
+    return status.model_copy(update={"last_decision": None})

@@ -279,21 +279,6 @@ def test_a_pool_deleted_while_prometheus_is_read_stops_nobody() -> None:
     assert world.step().decided == 1
 
 
-def test_complete_metrics_after_an_outage_are_reported_at_once() -> None:
-    """Of a Prometheus that is back some first pages are old. "Last scraped 16 s ago" stood there for a minute."""
-    world = settled()
-    world.prometheus.silent = "503"
-    world.step()
-    assert world.condition("MetricsAvailable") == ("False", "FailedGetMetrics")
-    world.prometheus.silent = None
-    world.hidden = {world.services["vllm"].engines[0].name}
-    world.step()
-    assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
-    world.hidden = set()
-    world.step()
-    assert world.condition("MetricsAvailable") == ("True", "ValidMetrics")
-
-
 def test_samples_that_lack_a_series_are_not_valid_metrics() -> None:
     world = settled()
     world.exports = without_ttft
@@ -333,7 +318,7 @@ def test_the_status_counts_ready_wanted_and_most_replicas() -> None:
 def test_a_thousand_new_pools_do_not_delay_the_pool_that_must_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of them is told that it has no target; the status of the pool that scales is written in the same tick."""
     world = settled()
-    monkeypatch.setattr(world.reporter, "rate", WriteRate(most=2.0, with_figures=1.0))
+    monkeypatch.setattr(world.reporter, "rate", WriteRate(most=2.0))
     one = copy.deepcopy(world.cache.pools["chat", "pool"])
     for number in range(100):
         meta = {"name": f"new-{number}", "uid": f"uid-new-{number}"}
@@ -355,7 +340,7 @@ def test_a_thousand_new_pools_do_not_delay_the_pool_that_must_scale(monkeypatch:
 
 def test_a_condition_that_waits_for_its_write_keeps_the_time_of_its_change(monkeypatch: pytest.MonkeyPatch) -> None:
     world = settled()
-    monkeypatch.setattr(world.reporter, "rate", WriteRate(most=0.0, with_figures=0.0))
+    monkeypatch.setattr(world.reporter, "rate", WriteRate(most=0.0))
     world.autoscaler("HorizontalPodAutoscaler")
     world.step()
     changed = world.now

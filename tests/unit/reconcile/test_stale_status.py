@@ -49,17 +49,6 @@ def test_a_new_cause_of_a_failed_read_is_written(before: str, restarted: bool) -
     assert world.message("MetricsAvailable") == said
 
 
-def test_the_age_of_a_sample_alone_is_not_written() -> None:
-    world = serving()
-    world.prometheus.silent = "pods a and b: last scraped 93 s ago"
-    world.step(minutes=5)
-    before = len(world.writes.statuses)
-    for age in range(100, 1300, 15):
-        world.prometheus.silent = f"pods a and b: last scraped {age} s ago"
-        world.step()
-    assert len(world.writes.statuses) == before
-
-
 def test_a_different_autoscaler_is_written() -> None:
     world = serving(0.0)
     world.autoscaler("HorizontalPodAutoscaler", name="a")
@@ -189,26 +178,6 @@ def test_conditions_of_an_older_spec_are_not_reported_for_the_newer() -> None:
     generation = world.cache.pools["chat", "pool"]["metadata"]["generation"]
     ready = next(c for c in world.status()["conditions"] if c["type"] == "Ready")
     assert (ready["observedGeneration"], "vlm " in ready["message"]) != (generation, True), ready
-
-
-def test_the_order_of_pods_alone_is_not_written() -> None:
-    world = serving(replicas=4, minutes=5)
-    engines = world.services["vllm"].engines
-    world.hidden = {e.name for e in engines[:2]}
-    world.step(minutes=5)
-    before = len(world.writes.statuses)
-    turn = 0
-
-    def shown(name: str) -> None:
-        nonlocal turn
-        turn += 1
-        e = engines[(turn // 4) % 2]  # one of the two has an event, each minute
-        world._show_pod(world.services[name], e.name, e.ready_at - 100.0, e.ready_at)
-
-    world.show = shown  # type: ignore[method-assign]
-    for _ in range(80):
-        world.step()
-    assert len(world.writes.statuses) - before <= 10, "20 in these 20 minutes, where each order of them was news"
 
 
 def test_an_internal_error_leaves_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
-
-import pytest
 
 from servingpool.api.conditions import Reason, Truth
 from servingpool.api.serving_pool import ServingPool
-from servingpool.api.status import Candidate, Limit, Status, TargetStatus
+from servingpool.api.status import Candidate, Limit, Status
 from servingpool.catalogue.metrics import Metric
 from servingpool.decision.decision import Part
 from servingpool.decision.observation import Observation, Ordered, Replica, Unknown
 from servingpool.reconcile.plan.expense import Expense, expense_of
 from servingpool.status.conditions import judge_targets, targets_of
-from servingpool.status.report import cause_of
 
 from ..reconcile.stories import SEVERAL  # noqa: TID252, tests are no package of an installed name
 from ..reconcile.stories import several as world  # noqa: TID252
@@ -89,22 +85,6 @@ def test_what_was_ordered_just_now_is_told_at_once() -> None:
     told = targets_of([ON_DEMAND, SPOT_IS_OUT], done=True)
     assert told is not None
     assert [one.replicas for one in told] == [4, 1]
-
-
-@pytest.mark.parametrize(
-    ("change", "written"),
-    [
-        ({"ready": 1}, True),
-        ({"desired": 3}, True),
-        ({"stuck": "pods without a node: 1"}, True),
-        ({"speed": 0.52, "cold_start": "1m31s"}, False),
-    ],
-)
-def test_the_status_is_written_when_replicas_of_a_target_change(change: Mapping[str, Any], written: bool) -> None:
-    one = TargetStatus(name="spot", replicas=2, ready=2, desired=2, speed=0.5, cold_start="1m30s")
-    before = Status(fleet="2/2/8", targets=(one,))
-    after = Status(fleet="2/2/8", targets=(one.model_copy(update=change),))
-    assert (cause_of(before, after, 0.0) is not None) == written
 
 
 def test_replicas_of_the_reference_need_not_be_whole_and_those_of_one_target_are() -> None:

@@ -17,16 +17,16 @@ from servingpool.api.conditions import Reason, condition_of, updated
 from servingpool.api.serving_pool import Metadata
 from servingpool.api.status import Status, Throughput
 from servingpool.reconcile.keep.state import PoolState
-from servingpool.status.report import WAITS, Cause, Reporter, cause_of
-from servingpool.status.write_rate import WriteRate, figures_after
+from servingpool.status.report import Reporter, headline
+from servingpool.status.write_rate import WriteRate, rest_after
 
 TICK = 15.0
-ROOM, ROOM_WITH_FIGURES = 10, 5
+ROOM = 10
 """Writes in a tick, here: so a few pools are many."""
 
 
 def slow() -> WriteRate:
-    return WriteRate(ROOM / TICK, ROOM_WITH_FIGURES / TICK)
+    return WriteRate(ROOM / TICK)
 
 
 class Crowd:
@@ -50,24 +50,21 @@ class Crowd:
     async def post_event(self, *_: Any, **__: Any) -> None:
         """Not of interest."""
 
-    async def step(self, *, conditions: float = 0.0, scales: float = 0.0, figures: float = 0.0) -> tuple[int, int, int]:
-        """A tick in which these shares of the pools change. How many were written because of each."""
+    async def step(self, *, conditions: float = 0.0, scales: float = 0.0, figures: float = 0.0) -> tuple[int, int]:
+        """A tick in which these shares of the pools change. How many were written for a scale, and for all else."""
         self.now += TICK
         self.writes: list[int] = []
         self.reporter.rate.begin(self.now, TICK, {meta.key for meta in self.metas}, of=len(self.metas))
         turns = self.random.sample(range(len(self.metas)), len(self.metas))
-        causes: list[Cause | None] = [None for _ in self.metas]
         ordered = {number for number in turns if self.random.random() < scales}
         for number in turns:
             self._change(number, conditions, figures, ordered)
             state, latest = self.states[number], self.latest[number]
-            causes[number] = cause_of(state.status, latest, self.now - state.written_at)
             await self.reporter.tell(self.metas[number], state, latest, self.now, lambda: True)
-            waits = cause_of(state.status, latest, 0.0) is Cause.CHANGED
+            waits = headline(state.status) != headline(latest)
             self.waits[number] = self.waits[number] + 1 if waits else 0
         assert ordered <= set(self.writes), "a scale is told at once"
-        others = [causes[number] for number in self.writes if number not in ordered]
-        return len(ordered), others.count(Cause.CHANGED), sum(cause in WAITS for cause in others)
+        return len(ordered), len(self.writes) - len(ordered)
 
     def _change(self, number: int, conditions: float, figures: float, ordered: set[int]) -> None:
         latest = self.latest[number]
@@ -97,66 +94,60 @@ def test_no_load_writes_more_than_the_limit_and_no_change_waits_for_ever(
 async def turmoil(crowd: Crowd, conditions: float) -> None:
     pools = len(crowd.metas)
     for _ in range(25):
-        _, changed, figures = await crowd.step(conditions=conditions, scales=0.02, figures=0.5)
-        assert changed + figures <= ROOM, "whatever happens"
-        assert figures <= ROOM_WITH_FIGURES, "figures leave room for conditions"
+        _, others = await crowd.step(conditions=conditions, scales=0.02, figures=0.5)
+        assert others <= ROOM, "whatever happens"
         assert max(crowd.waits.values()) <= pools / ROOM + 1, "the oldest change comes first"
-        assert not figures or max(crowd.waits.values()) <= 1, "no condition waits behind figures"
-    for _ in range(4 + pools // ROOM_WITH_FIGURES + pools // ROOM + 2):
+    for _ in range(4 + 2 * (pools // ROOM) + 2):
         await crowd.step()
-    assert await crowd.step() == (0, 0, 0), "all is written in the end"
+    assert await crowd.step() == (0, 0), "all is written in the end"
 
 
-def turn(rate: WriteRate, pools: list[Key], now: float, *, figures: bool) -> list[Key]:
+def turn(rate: WriteRate, pools: list[Key], now: float) -> list[Key]:
     """The pools whose statuses were written."""
-    written = [pool for pool in pools if rate.admits(pool, now, figures=figures)]
+    written = [pool for pool in pools if rate.admits(pool, now)]
     for pool in written:
         rate.done(pool)
     return written
 
 
-@pytest.mark.parametrize("figures", [False, True])
-def test_a_backend_that_answers_last_and_rarely_is_served_as_the_others_are(figures: bool) -> None:
-    """Whoever is first in a tick could take all its room: 200 pools whose figures move again at each tick."""
-    rate, quick, late = slow(), [("quick", f"{n}") for n in range(200)], [("late", f"{n}") for n in range(20)]
+@pytest.mark.parametrize("every", [3, 4])
+def test_a_backend_that_answers_last_and_rarely_is_served_as_the_others_are(every: int) -> None:
+    """Whoever is first in a tick could take all its room: 200 pools that change again at each tick.
+
+    A turn stays until the backend's round comes: else the room of the ticks between would be nobody's.
+    """
+    rate, quick, late = slow(), [("quick", f"{n}") for n in range(200)], [("late", f"{n}") for n in range(100)]
     unwritten = set(late)
-    for tick in range(200):
+    for tick in range(400):
         now = TICK * tick
-        rate.begin(now, TICK, {*quick, *late}, of=220)
-        turn(rate, quick, now, figures=figures)
-        if tick % 3 == 2:
-            unwritten -= set(turn(rate, sorted(unwritten), now, figures=figures))
+        rate.begin(now, TICK, {*quick, *late}, of=300)
+        turn(rate, quick, now)
+        if tick % every == every - 1:
+            unwritten -= set(turn(rate, sorted(unwritten), now))
         if not unwritten:
             break
-    room = ROOM_WITH_FIGURES if figures else ROOM
-    assert tick <= 2 * (len(quick) + len(late)) / room
+    assert tick <= 2 * (len(quick) + len(late)) / ROOM
 
 
 def test_a_pool_that_is_deleted_while_it_waits_gives_its_place_up() -> None:
     rate, gone, others = slow(), [("a", f"{n}") for n in range(100)], [("b", f"{n}") for n in range(10)]
     rate.begin(0.0, TICK, {*gone, *others}, of=110)
-    turn(rate, gone, 0.0, figures=False)
+    turn(rate, gone, 0.0)
     written: list[Key] = []
     for tick in range(1, 8):
         rate.begin(TICK * tick, TICK, others, of=10)
-        written += turn(rate, [each for each in others if each not in written], TICK * tick, figures=False)
+        written += turn(rate, [each for each in others if each not in written], TICK * tick)
     assert sorted(written) == others
 
 
-def test_ticks_that_follow_each_other_closely_share_one_room() -> None:
+def test_ticks_that_follow_each_other_closely_share_one_room_and_a_quarter_of_the_pools_has_a_quarter_of_it() -> None:
     """After a tick that took long the next one comes early, on the grid."""
     rate, pools = WriteRate(), [("chat", f"{n}") for n in range(1000)]
     written = []
-    for now in (0.0, 20.0, 30.0, 45.0):
-        rate.begin(now, TICK, set(pools), of=1000)
-        written.append(len(turn(rate, pools, now, figures=False)))
-    assert written == [300, 300, 200, 300]
-
-
-def test_an_operator_that_writes_for_a_quarter_of_the_pools_writes_a_quarter() -> None:
-    rate, pools = WriteRate(), [("chat", f"{n}") for n in range(1000)]
-    rate.begin(0.0, TICK, set(pools), of=4000)
-    assert len(turn(rate, pools, 0.0, figures=False)) == 75
+    for now, of in ((0.0, 1000), (20.0, 1000), (30.0, 1000), (45.0, 4000)):
+        rate.begin(now, TICK, set(pools), of=of)
+        written.append(len(turn(rate, pools, now)))
+    assert written == [300, 300, 200, 75]
 
 
 def test_pools_whose_writes_always_fail_hold_nobody_up() -> None:
@@ -166,25 +157,12 @@ def test_pools_whose_writes_always_fail_hold_nobody_up() -> None:
     for tick in range(12):
         now = TICK * tick
         rate.begin(now, TICK, {*failing, *well}, of=110)
-        tried = [pool for pool in failing if rate.admits(pool, now, figures=False)]
+        tried = [pool for pool in failing if rate.admits(pool, now)]
         assert tick == 0 or len(tried) <= ROOM
-        written += turn(rate, [pool for pool in well if pool not in written], now, figures=False)
+        written += turn(rate, [pool for pool in well if pool not in written], now)
     assert sorted(written) == well
 
 
-def test_the_turn_of_a_pool_stays_while_the_round_of_its_backend_lasts() -> None:
-    """Else the room of the ticks between would be nobody's: 100 pools of such a backend would take four times as long."""
-    rate, slow_ones = slow(), {("slow", f"{n}") for n in range(100)}
-    unwritten = set(slow_ones)
-    for tick in range(44):
-        rate.begin(TICK * tick, TICK, slow_ones, of=100)
-        if tick % 4 == 0:
-            unwritten -= set(turn(rate, sorted(unwritten), TICK * tick, figures=False))
-        if not unwritten:
-            break
-    assert tick <= 3 * len(slow_ones) / ROOM
-
-
-@pytest.mark.parametrize(("pools", "seconds"), [(0, 60.0), (240, 60.0), (241, 600 / 9), (1200, 300.0), (5000, 600.0)])
-def test_the_more_pools_there_are_the_older_figures_may_be(pools: int, seconds: float) -> None:
-    assert figures_after(pools) == pytest.approx(seconds)
+@pytest.mark.parametrize(("pools", "seconds"), [(0, 60.0), (240, 60.0), (1200, 300.0), (5000, 600.0)])
+def test_the_more_pools_there_are_the_later_is_what_nobody_waits_for(pools: int, seconds: float) -> None:
+    assert rest_after(pools) == seconds
