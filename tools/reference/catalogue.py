@@ -16,20 +16,17 @@ from servingpool.catalogue.conditions import Reason
 from servingpool.catalogue.events import WARNED, EventReason
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.metrics import Metric
-from servingpool.catalogue.notes import Note
 
 CONDITIONS = """\
 `kubectl describe sp NAME` shows the conditions, `servingpool explain NAMESPACE/NAME` shows them with the last decision.
 A pool that needs no attention has the good status in each. `{field}` stands for a value. If a pool cannot be judged at
 all, its other conditions turn Unknown with the reason and the message of `Ready`.
 """
-NOTES = "These sentences fill in `{detail}`, or follow the message."
 LIMITS = """\
 A limit stands between the replicas that the load needs and the replicas that are set. `status.lastDecision.limits` has
 those that changed the answer, in the order applied; `servingpool explain` lists them. Column `WHY` of `kubectl get sp`
 shows the last one while the size stays. Where targets have roles, those of each are in
-`status.roles[].lastDecision.limits`, and `WHY` shows the one that `ScalingLimited` names. What fills in `{detail}` is
-in [Conditions](conditions.md#further-sentences).
+`status.roles[].lastDecision.limits`, and `WHY` shows the one that `ScalingLimited` names.
 """
 METRICS = """\
 The operator serves them on port 9090, path `/metrics`. The metrics of pools come from the leader only, and carry the
@@ -58,15 +55,11 @@ def conditions() -> str:
     """The page on conditions and their reasons."""
     types = [(f"[{each.value}](#{each.lower()})", each.good.value, each.meaning) for each in ConditionType]
     sections = [part for each in ConditionType for part in _reasons(each)]
-    notes = [(_template(note.template), note.meaning) for note in Note]
     return whole(
         "Conditions",
         CONDITIONS,
         table(("condition", "good status", "meaning"), types),
         *sections,
-        "## Further sentences",
-        NOTES,
-        table(("sentence", "where, and what it means"), notes),
     )
 
 

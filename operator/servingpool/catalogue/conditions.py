@@ -39,6 +39,10 @@ class Reason(Templated, StrEnum):
         member.template, member.meaning, member.action = template, meaning, action
         return member
 
+    def said(self, **given: object) -> tuple[Self, str]:
+        """The reason and its message. ValueError where a field is missing or unknown."""
+        return self, self.message(**given)
+
     # Ready
     SUCCEEDED_GET_SCALE = (
         "SucceededGetScale",

@@ -14,7 +14,7 @@ from servingpool.api.mode import Mode
 
 GUIDE = "docs/how-to/gitops.md"
 AUTO_WOULD_BE = re.compile(r"Auto would be (?P<effect>blocked|limited) \((?P<reason>\w+)\): (?P<message>.*)", re.DOTALL)
-"""Beginning of a sentence in the message of Ready, beside an autoscaler: `Note.AUTO_WOULD_BE`."""
+"""Beginning of a sentence in the message of Ready, beside an autoscaler."""
 OWNED = {"OwnedByHPA", "OwnedByKEDA"}
 """Reasons of Ready while another autoscaler scales the target."""
 MAY_GO_ON = {"ReplicasContested", "Unschedulable"}

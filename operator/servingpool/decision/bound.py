@@ -7,7 +7,6 @@ each limit that changed it.
 from __future__ import annotations
 
 from servingpool.catalogue.limits import LimitName
-from servingpool.catalogue.notes import Note
 from servingpool.decision.allocate import Fleet
 from servingpool.decision.decision import AtZero, Limited, Plan
 from servingpool.decision.learn.memory import Memory
@@ -151,9 +150,12 @@ def _while_misses_remain(answer: Limited, requested: float, pool: Pool, memory: 
 
 def _while_calibrating(answer: Limited, requested: float, pool: Pool, memory: Memory) -> Limited:
     if _calm(pool, memory):
-        answer = answer.at_most(requested, LimitName.CALIBRATING, detail=Note.CALM.message())
+        detail = "scale-up blocked while few requests are late or queued"
+        answer = answer.at_most(requested, LimitName.CALIBRATING, detail=detail)
     seen, wanted = memory.profile.learned, pool.params.calibration
-    detail = Note.OBSERVED.message(seen=seen, wanted=wanted) if seen < wanted else Note.SPEED_UNKNOWN.message()
+    detail = "scale-down blocked until enough requests were decoded to know the engine's speed"
+    if seen < wanted:
+        detail = f"scale-down blocked until the pool was observed for {wanted:.0f} s; so far {seen:.0f} s"
     return answer.at_least(requested, LimitName.CALIBRATING, detail=detail)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from servingpool.catalogue.notes import Note
 from servingpool.decision.decision import AtZero, Figures, Limited, Plan
 from servingpool.decision.learn.memory import Memory, UpdateResult
 from servingpool.decision.learn.miss_curve import tpot_infeasible
@@ -118,7 +117,7 @@ def reason(
     if at_zero is not None:
         parts = [at_zero.why]
     elif answer.replicas == 0 and not isinstance(without, Unknown):
-        parts = [Note.IDLE.message(idle=span(without))]
+        parts = [f"idle for {span(without)}"]
     elif isinstance(plan, Unknown):
         parts = [f"the need is unknown ({plan.reason})"]
     else:
@@ -132,9 +131,9 @@ def doubts(memory: Memory, plan: Plan | Unknown, standing: Sequence[Standing], p
     """Sentences on figures that were read and are not believed."""
     found = []
     if memory.damaged is not None and memory.coverage > 0.0:
-        found.append(Note.DAMAGED.message(figures=memory.damaged))
+        found.append(f"left out, because no replica can do so: {memory.damaged}")
     if standing:
-        said = Note.STANDS_STILL.message(replicas=told_standing(standing))
+        said = f"no progress at {told_standing(standing)}: such gauges are not believed"
         if not isinstance(plan, Unknown) and plan.stuck:
             said += f", so {_needed(pool.whole(plan.need))} in all"
         found.append(said)

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
-from servingpool.catalogue.notes import Note
 from servingpool.decision.params import DEFAULT, Params
 
 
@@ -95,8 +94,8 @@ class Bound:
         if self.schedule is None:
             return f"{self.replicas}"
         if self.begins_in > 0.0:
-            return Note.BEFORE_SCHEDULE.message(replicas=self.replicas, schedule=self.schedule, seconds=self.begins_in)
-        return Note.BY_SCHEDULE.message(replicas=self.replicas, schedule=self.schedule)
+            return f"{self.replicas} by schedule {self.schedule}, which begins in {self.begins_in:.0f} s"
+        return f"{self.replicas} by schedule {self.schedule}"
 
 
 @dataclass(frozen=True, slots=True)

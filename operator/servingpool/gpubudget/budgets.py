@@ -16,7 +16,6 @@ from servingpool.adapters.cluster.devices import ClaimTemplates
 from servingpool.adapters.cluster.objects import Key, TargetKey
 from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.api.gpu_budget import GPUBudget
-from servingpool.catalogue.notes import Note
 from servingpool.decision.observation import Unknown
 from servingpool.gpubudget.ledger import Held, Holdings
 from servingpool.gpubudget.members import Groups, Member, Membership, Subject
@@ -303,6 +302,6 @@ def _allowance(shared: Shared, member: Member) -> Allowance:
     """Replicas that a budget lets one target request now."""
     name = shared.budget.metadata.name
     if member.unknown is not None:
-        return Allowance(None, name, Note.GPUS_UNKNOWN.message(pool=member.claimed_as, why=member.unknown), waits=True)
+        return Allowance(None, name, f"the GPUs of {member.claimed_as} are unknown ({member.unknown})", waits=True)
     grant = shared.grants[member.claimed_as]
     return Allowance(grant.most, name, grant.detail, waits=grant.share > grant.most)

@@ -11,7 +11,6 @@ from servingpool.adapters.cluster.kinds import DEPLOYMENT
 from servingpool.adapters.cluster.objects import Pod, TargetKey, Workload
 from servingpool.adapters.cluster.scale import Fault, TargetReader
 from servingpool.api.gpu_budget import BudgetSpec, GPUBudget
-from servingpool.catalogue.notes import Note
 from servingpool.decision.observation import Unknown
 from servingpool.gpubudget.holding import Holding
 from servingpool.reconcile.keep.orders import Orders
@@ -59,7 +58,7 @@ class Holdings:
         if workload is None:
             fault = self._targets.fault(key)
             if fault.fault not in NOTHING:
-                return Unknown(Note.TARGET_NOT_READ.message(fault=fault.detail or fault.fault.value))
+                return Unknown(f"its target cannot be read: {fault.detail or fault.fault.value}")
             gone = before.gone(runs)
             self._remember(known_as, gone)
             return Held(gone.gpus, 0, 0)
@@ -134,7 +133,7 @@ class Holdings:
         if workload.nodes and all(_elsewhere(nodes, budget) for nodes in workload.nodes):
             return 0
         if workload.devices is None:
-            return stated or Unknown(Note.NO_GPUS_STATED.message())
+            return stated or Unknown("neither its pods nor targets[].gpusPerReplica tell them")
         found = self._asked(workload.key.namespace, workload.devices, budget)
         if isinstance(found, Unknown) or found > 0 or _tells(workload.devices):
             return found

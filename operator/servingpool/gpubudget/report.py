@@ -11,7 +11,6 @@ from servingpool.adapters.cluster.errors import ClusterError
 from servingpool.adapters.cluster.objects import Key, TargetKey
 from servingpool.api.conditions import Condition, Reason, condition_of, updated
 from servingpool.api.gpu_budget import BudgetedPool, BudgetStatus, GPUBudget
-from servingpool.catalogue.notes import Note
 from servingpool.decision.words import listed
 from servingpool.gpubudget.budgets import Budgets, InBudget, Shared
 
@@ -103,26 +102,23 @@ def _pool(key: Key, priority: int, mine: InBudget | None) -> BudgetedPool:
 
 def _counted(shared: Shared, problems: str | None, now: float) -> Condition:
     if problems is not None:
-        effect = Note.BUDGET_AS_BEFORE.message() if shared.valid else Note.BUDGET_OFF.message()
-        said = Reason.INVALID_BUDGET.message(effect=effect, problems=problems)
-        return _condition(shared.budget, Reason.INVALID_BUDGET, said, now)
+        effect = "the last valid one counts" if shared.valid else "no pool is limited by it"
+        return _condition(shared.budget, *Reason.INVALID_BUDGET.said(effect=effect, problems=problems), now)
     if shared.uncounted is not None:
         pool, why = shared.uncounted
         gpus = sum(claim.held for claim in shared.claims if claim.pool == pool)
-        said = Reason.NOT_COUNTED.message(pool=pool, why=why, gpus=gpus)
-        return _condition(shared.budget, Reason.NOT_COUNTED, said, now)
+        return _condition(shared.budget, *Reason.NOT_COUNTED.said(pool=pool, why=why, gpus=gpus), now)
     if shared.not_ending:
-        said = Reason.PODS_NOT_ENDING.message(pods=listed(shared.not_ending))
-        return _condition(shared.budget, Reason.PODS_NOT_ENDING, said, now)
-    said = Reason.ALL_COUNTED.message(pools=len({one.key for one in shared.members}))
-    return _condition(shared.budget, Reason.ALL_COUNTED, said, now)
+        return _condition(shared.budget, *Reason.PODS_NOT_ENDING.said(pods=listed(shared.not_ending)), now)
+    return _condition(shared.budget, *Reason.ALL_COUNTED.said(pools=len({one.key for one in shared.members})), now)
 
 
 def _exclusive(shared: Shared, now: float) -> Condition:
     for budget, pools in sorted(shared.taken.items()):
-        said = Reason.COUNTED_ELSEWHERE.message(pools=listed(sorted(pools)), budget=budget)
-        return _condition(shared.budget, Reason.COUNTED_ELSEWHERE, said, now)
-    return _condition(shared.budget, Reason.NO_OVERLAP, Reason.NO_OVERLAP.message(), now)
+        return _condition(
+            shared.budget, *Reason.COUNTED_ELSEWHERE.said(pools=listed(sorted(pools)), budget=budget), now
+        )
+    return _condition(shared.budget, *Reason.NO_OVERLAP.said(), now)
 
 
 def _sufficient(shared: Shared, held: int | None, now: float) -> Condition | None:
@@ -131,8 +127,7 @@ def _sufficient(shared: Shared, held: int | None, now: float) -> Condition | Non
     if held is None:
         return None
     if held > gpus:
-        said = Reason.OVER_BUDGET.message(held=held, gpus=gpus)
-        return _condition(shared.budget, Reason.OVER_BUDGET, said, now)
+        return _condition(shared.budget, *Reason.OVER_BUDGET.said(held=held, gpus=gpus), now)
     short: Counter[str] = Counter()
     for one, claim in zip(shared.members, shared.claims, strict=True):
         missing = (claim.wanted - claim.optional - shared.grants[claim.pool].most) * claim.gpus
@@ -140,9 +135,10 @@ def _sufficient(shared: Shared, held: int | None, now: float) -> Condition | Non
             short["/".join(one.key)] += missing
     if short:
         named = listed(sorted(short, key=lambda pool: (-short[pool], pool)))
-        said = Reason.POOLS_WAIT.message(held=held, gpus=gpus, pools=named, missing=sum(short.values()))
-        return _condition(shared.budget, Reason.POOLS_WAIT, said, now)
-    return _condition(shared.budget, Reason.ENOUGH_GPUS, Reason.ENOUGH_GPUS.message(held=held, gpus=gpus), now)
+        return _condition(
+            shared.budget, *Reason.POOLS_WAIT.said(held=held, gpus=gpus, pools=named, missing=sum(short.values())), now
+        )
+    return _condition(shared.budget, *Reason.ENOUGH_GPUS.said(held=held, gpus=gpus), now)
 
 
 def _condition(budget: GPUBudget, reason: Reason, message: str, now: float) -> Condition:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
 from types import MappingProxyType
 
-from servingpool.catalogue.notes import Note
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.words import listed
 
@@ -364,16 +363,21 @@ def _limited(
     pair = [each for each in claims if each.pair == claim.pair] if claim.pair else []
     if pair and not any(shares[each.pool] for each in pair):
         both = sum(min(each.gpus for each in pair if each.role == role) for role in {each.role for each in pair})
-        return replace(grant, detail=Note.GPUS_FOR_BOTH_ROLES.message(both=both, gpus=gpus))
+        return replace(
+            grant,
+            detail=(
+                f"one replica each of prefill and decode takes {both} GPUs, and of {gpus} fewer are left for this pool"
+            ),
+        )
     kept = {each.pool: each.held - each.own for each in others if each.fixed and each.held > each.own}
     if grant.most >= grant.share and not kept:
         named = listed([each.pool for each in sorted(others, key=lambda each: (-each.held, each.pool))])
         if not named:
-            return replace(grant, detail=Note.GPUS_USED_UP.message(held=held, gpus=gpus))
-        return replace(grant, detail=Note.GPUS_WORTH_MORE.message(held=held, gpus=gpus, pools=named))
+            return replace(grant, detail=f"{held} of {gpus} GPUs are in use, all by this pool")
+        return replace(grant, detail=f"{held} of {gpus} GPUs are in use, and of more use to {named}")
     surplus = kept | {each.pool: each.held - shares[each.pool] * each.gpus for each in others if each.pool in shares}
     owing = sorted((pool for pool in surplus if surplus[pool] > 0), key=lambda pool: (-surplus[pool], pool))
     if not owing:
-        return replace(grant, detail=Note.GPUS_LEAVING.message(held=held, gpus=gpus))
-    said = Note.WAITS_FOR_GPUS.message(held=held, gpus=gpus, pools=listed(owing))
+        return replace(grant, detail=f"{held} of {gpus} GPUs are in use; waits for terminating pods")
+    said = f"{held} of {gpus} GPUs are in use; waits for GPUs of {listed(owing)}"
     return replace(grant, waits_for=tuple(owing), detail=said)

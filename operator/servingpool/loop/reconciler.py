@@ -316,7 +316,7 @@ class Reconciler:
             raw = self._cache.pools[pool.key]
             if self._waits(pool):
                 if not self.states[pool.key].status.conditions:
-                    due.append(self._refuse(raw, Reason.READING_HISTORY, Reason.READING_HISTORY.message(), now))
+                    due.append(self._refuse(raw, *Reason.READING_HISTORY.said(), now))
                 continue
             try:
                 due.append(self._plan(pool, owned, now) or self._refuse(raw, *self._no_target(pool), now))
@@ -513,7 +513,7 @@ def _failures(outcomes: Iterable[object]) -> int:
 
 
 def _invalid(problems: str) -> tuple[Reason, str]:
-    return Reason.INVALID_SPEC, Reason.INVALID_SPEC.message(problems=problems)
+    return Reason.INVALID_SPEC.said(problems=problems)
 
 
 class Rounds(Generic[T]):

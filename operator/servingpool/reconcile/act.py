@@ -338,13 +338,12 @@ class Actor:
             self.failures["scale"] += 1
             repeated = f"{error}, {conflicts} times in a row"
             log.warning("%s", repeated, extra=fields)
-            said = Reason.FAILED_UPDATE_SCALE.message(error=repeated)
-            return ScaleOutcome(failure=(Reason.FAILED_UPDATE_SCALE, said))
+            return ScaleOutcome(failure=Reason.FAILED_UPDATE_SCALE.said(error=repeated))
         except ClusterError as error:
             self.failures["scale"] += 1
             log.warning("%s", error, extra=fields)
             ledger.failed(order, unknown=isinstance(error, Unanswered))
-            return ScaleOutcome(failure=(Reason.FAILED_UPDATE_SCALE, Reason.FAILED_UPDATE_SCALE.message(error=error)))
+            return ScaleOutcome(failure=Reason.FAILED_UPDATE_SCALE.said(error=error))
         told = state.order_done(ledger, order)
         decision = plan.decision
         log.info(

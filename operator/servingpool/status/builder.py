@@ -24,7 +24,6 @@ from servingpool.api.status import (
     Throughput,
 )
 from servingpool.api.time import from_unix
-from servingpool.catalogue.notes import Note
 from servingpool.decision.decision import Decision, Figures, Verdict, slo_met
 from servingpool.decision.observation import Histogram, Reading, Unknown
 from servingpool.decision.observe.lateness import Witness
@@ -221,7 +220,7 @@ def _targets(plan: PoolPlan) -> tuple[Reason, str] | None:
 def _objects(plan: PoolPlan, held: Status) -> tuple[Reason, str] | None:
     """What around the pool is not read; that all is where something was not before, and else nothing."""
     told = any(one.type is ConditionType.OBJECTS_READ for one in held.conditions)
-    return judge_objects(plan.seen) or ((Reason.ALL_OBJECTS_READ, Reason.ALL_OBJECTS_READ.message()) if told else None)
+    return judge_objects(plan.seen) or (Reason.ALL_OBJECTS_READ.said() if told else None)
 
 
 def _worst(judged: Sequence[tuple[Reason, str]]) -> tuple[Reason, str] | None:
@@ -270,7 +269,10 @@ def _slo_condition(plan: PoolPlan, permission: ScalePermission, certain: datetim
         said = [Reason.OBJECTIVE_MET.message(attained=100.0 * known, objective=objective), *_judged(plan)]
     else:
         recent, minute = attained(figures.attainment_now), attained(figures.attainment_minute)
-        whole = Note.MISSED.message(attained=100.0 * known, objective=objective, recent=recent, minute=minute)
+        whole = (
+            f"{100.0 * known:.1f}% of the last hour's requests met the SLO, of the last 5 minutes {recent}, "
+            f"of the last minute {minute}; the objective is {objective:g}%."
+        )
         reason, state = missed(plan, permission, certain)
         said, warned = [whole, state, *_judged(plan)], [] if reason is Reason.OBJECTIVE_UNATTAINABLE else warned
     return _condition(plan, reason, " ".join([*said, *warned]))
@@ -291,21 +293,22 @@ def _believed(plan: PoolPlan) -> list[str]:
     """Where TTFT is measured, and the source by which it is judged."""
     figures, gateway = plan.decision.figures, plan.seen.observation.gateway
     if figures.witness == Witness.GATEWAY:
-        return [Note.AT_GATEWAY.message()]
+        return ["Time to first token is measured at the gateway."]
     if plan.learned.ttft_inferred:
-        return [Note.TTFT_INFERRED.message()]
+        said = "The engine exports no time to first token"
+        return [f"{said}: it is estimated from queue length, gateway arrivals and prefill."]
     choice = isinstance(gateway.time_to_first_token, Histogram)
-    where = [Note.AT_ENGINES.message()] if choice else []
+    where = ["Time to first token is measured at the engines, without the gateway's queue."] if choice else []
     if figures.witness == Witness.HISTOGRAM:
         return where
-    waits = [Note.WAITING_NOW.message(seconds=figures.longest_wait)] if figures.longest_wait >= 1.0 else []
-    return [*where, Note.WITNESS.message(), *waits]
+    waits = [f"Requests wait {figures.longest_wait:.0f} s now."] if figures.longest_wait >= 1.0 else []
+    return [*where, "The TTFT histogram excludes queue time, so the queue's length is used instead.", *waits]
 
 
 def _calibrating_condition(plan: PoolPlan) -> Condition:
     if plan.decision.calibrating:
-        return _condition(plan, Reason.LEARNING, Reason.LEARNING.message())
-    return _condition(plan, Reason.LEARNED, Reason.LEARNED.message())
+        return _condition(plan, *Reason.LEARNING.said())
+    return _condition(plan, *Reason.LEARNED.said())
 
 
 def told_bounds(bounds: InForce) -> Bounds:

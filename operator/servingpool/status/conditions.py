@@ -20,7 +20,6 @@ from servingpool.api.duration import brief
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.status import TargetStatus
 from servingpool.catalogue.limits import LimitName
-from servingpool.catalogue.notes import Note
 from servingpool.decision.decision import Part
 from servingpool.decision.explain import told_standing
 from servingpool.decision.observation import Observation, Unknown
@@ -35,14 +34,14 @@ from servingpool.reconcile.plan.pool_plan import Learned, PoolPlan, StagePlan
 from servingpool.status.missed import above_max, below_min, needed_of
 
 CAUSES: Mapping[Cause, Callable[[str], tuple[Reason, str]]] = {
-    Cause.OTHER_MODEL: lambda detail: (Reason.NO_SERIES_FOR_MODEL, Reason.NO_SERIES_FOR_MODEL.message(detail=detail)),
-    Cause.OTHER_ENGINE: lambda detail: (Reason.WRONG_ENGINE, Reason.WRONG_ENGINE.message(detail=detail)),
-    Cause.ROUTER: lambda detail: (Reason.ROUTER_SERIES, Reason.ROUTER_SERIES.message(detail=detail)),
-    Cause.WRONG_LABELS: lambda detail: (Reason.WRONG_LABELS, Reason.WRONG_LABELS.message(detail=detail)),
-    Cause.AMBIGUOUS: lambda detail: (Reason.AMBIGUOUS_GAUGES, Reason.AMBIGUOUS_GAUGES.message(detail=detail)),
-    Cause.NOT_SCRAPED: lambda detail: (Reason.NOT_SCRAPED, Reason.NOT_SCRAPED.message(detail=detail)),
-    Cause.SCRAPE_FAILED: lambda detail: (Reason.SCRAPE_FAILED, Reason.SCRAPE_FAILED.message(detail=detail)),
-    Cause.NO_ENGINE_SERIES: lambda detail: (Reason.NO_ENGINE_SERIES, Reason.NO_ENGINE_SERIES.message(detail=detail)),
+    Cause.OTHER_MODEL: lambda detail: Reason.NO_SERIES_FOR_MODEL.said(detail=detail),
+    Cause.OTHER_ENGINE: lambda detail: Reason.WRONG_ENGINE.said(detail=detail),
+    Cause.ROUTER: lambda detail: Reason.ROUTER_SERIES.said(detail=detail),
+    Cause.WRONG_LABELS: lambda detail: Reason.WRONG_LABELS.said(detail=detail),
+    Cause.AMBIGUOUS: lambda detail: Reason.AMBIGUOUS_GAUGES.said(detail=detail),
+    Cause.NOT_SCRAPED: lambda detail: Reason.NOT_SCRAPED.said(detail=detail),
+    Cause.SCRAPE_FAILED: lambda detail: Reason.SCRAPE_FAILED.said(detail=detail),
+    Cause.NO_ENGINE_SERIES: lambda detail: Reason.NO_ENGINE_SERIES.said(detail=detail),
 }
 """Of a fleet without any sample, all for one cause."""
 WELL = (Reason.VALID_METRICS, Reason.METERED_AT_GATEWAY, Reason.NO_READY_REPLICAS, Reason.SCALED_TO_ZERO)
@@ -62,15 +61,14 @@ def judge_metrics(plan: PoolPlan) -> tuple[Reason, str]:
 def _judged_metrics(plan: PoolPlan | StagePlan) -> tuple[Reason, str]:
     observation, selection, learned = plan.seen.observation, plan.seen.selection, plan.learned
     if selection is None and isinstance(observation.metrics, Unknown) and (observation.ready or observation.starting):
-        said = Reason.FAILED_GET_METRICS.message(detail=observation.metrics.reason)
-        return Reason.FAILED_GET_METRICS, said
+        return Reason.FAILED_GET_METRICS.said(detail=observation.metrics.reason)
     if selection is None or not observation.ready:
-        return Reason.NO_READY_REPLICAS, Reason.NO_READY_REPLICAS.message()
+        return Reason.NO_READY_REPLICAS.said()
     missing, detail = selection.missing, selection.explain()
     if not missing:
         return _samples_condition(observation, selection, learned, plan.decision.standing)
     if len(missing) < len(observation.ready):
-        return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
+        return Reason.PARTIAL_METRICS.said(detail=detail)
     alike = {one.cause for one in missing.values()} - {Cause.UNKNOWN}  # only some are looked into
     return _cause_condition(alike.pop() if len(alike) == 1 else Cause.UNKNOWN, detail)
 
@@ -82,14 +80,14 @@ def _at_zero(plan: PoolPlan) -> tuple[Reason, str] | None:
     at_zero = shown and seen.observation.requested == 0 and not seen.observation.ready
     if not at_zero or seen.gateway is None or not seen.pool.spec.goes_to_zero:
         return None
-    return Reason.SCALED_TO_ZERO, Reason.SCALED_TO_ZERO.message(gateway=seen.gateway[0].text)
+    return Reason.SCALED_TO_ZERO.said(gateway=seen.gateway[0].text)
 
 
 def _cause_condition(cause: Cause, detail: str) -> tuple[Reason, str]:
     """For a fleet without any sample, all for the same cause."""
     if cause in CAUSES:
         return CAUSES[cause](detail)
-    return Reason.FAILED_GET_METRICS, Reason.FAILED_GET_METRICS.message(detail=detail)
+    return Reason.FAILED_GET_METRICS.said(detail=detail)
 
 
 def _samples_condition(
@@ -98,45 +96,50 @@ def _samples_condition(
     """For a fleet whose samples are all fresh: what they lack, and which of them say what nothing moves."""
     if learned.missing is not None:
         if selection.native:
-            return Reason.NATIVE_HISTOGRAMS, Reason.NATIVE_HISTOGRAMS.message(pods=selection.named_native)
+            return Reason.NATIVE_HISTOGRAMS.said(pods=selection.named_native)
         return _lacking_condition(learned.missing, partial=learned.coverage > 0.0, metered=observation.metered)
     unknown = _unknown(learned)
     if unknown is not None:
-        return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=unknown)
+        return Reason.PARTIAL_METRICS.said(detail=unknown)
     if standing:
-        return Reason.NO_PROGRESS, Reason.NO_PROGRESS.message(replicas=told_standing(standing))
+        return Reason.NO_PROGRESS.said(replicas=told_standing(standing))
     return _complete_condition(observation, selection)
 
 
 def _complete_condition(observation: Observation, selection: Selection) -> tuple[Reason, str]:
     """For samples that lack nothing: what else is odd about the pods' series."""
     if selection.unreadable:
-        return Reason.UNREADABLE_SERIES, Reason.UNREADABLE_SERIES.message(detail=selection.named_unreadable)
+        return Reason.UNREADABLE_SERIES.said(detail=selection.named_unreadable)
     if selection.doubled:
-        return Reason.DOUBLED_SERIES, Reason.DOUBLED_SERIES.message(pods=selection.named_doubled)
+        return Reason.DOUBLED_SERIES.said(pods=selection.named_doubled)
     ready = len(observation.ready)
     if observation.metered:
-        return Reason.METERED_AT_GATEWAY, Reason.METERED_AT_GATEWAY.message(ready=ready)
-    return Reason.VALID_METRICS, Reason.VALID_METRICS.message(ready=ready)
+        return Reason.METERED_AT_GATEWAY.said(ready=ready)
+    return Reason.VALID_METRICS.said(ready=ready)
 
 
 def _unknown(learned: Learned) -> str | None:
     """What is not known of samples that lack nothing; None where all is."""
     if learned.damaged is not None:
-        return Note.DAMAGED_FIGURES.message(figures=learned.damaged)
+        return f"No replica can make these figures, so they are left out of this scrape: {learned.damaged}"
     if learned.queue_unknown is not None:
-        return Note.QUEUE_UNKNOWN.message(detail=learned.queue_unknown)
+        return f"The number of queued requests is unknown: {learned.queue_unknown}"
     if learned.client_unknown is not None:
-        return Note.CLIENT_UNKNOWN.message(detail=learned.client_unknown)
+        return f"The client's time to first token is unknown: {learned.client_unknown}"
     return None
 
 
 def _lacking_condition(names: str, *, partial: bool, metered: bool) -> tuple[Reason, str]:
     """For samples without a figure that decisions need. `partial`: other replicas have it."""
-    detail = Note.GATEWAY_LACKS.message(names=names) if metered else Note.ALL_SAMPLES_LACK.message(names=names)
+    said = (
+        "The engine exports no metrics, and the gateway does not tell"
+        if metered
+        else "Pods are scraped but do not export"
+    )
+    detail = f"{said} {names}"
     if partial:
-        return Reason.PARTIAL_METRICS, Reason.PARTIAL_METRICS.message(detail=detail)
-    return Reason.MISSING_FIGURES, Reason.MISSING_FIGURES.message(detail=detail)
+        return Reason.PARTIAL_METRICS.said(detail=detail)
+    return Reason.MISSING_FIGURES.said(detail=detail)
 
 
 LIMITED_BY: tuple[str, ...] = (
@@ -150,7 +153,7 @@ a role that has less than it needs comes before a role that has more."""
 def judge_limits(plan: PoolPlan) -> tuple[Reason, str]:
     """Reason and message."""
     found = [each for stage in plan.stages if (each := _judged_limits(stage)) is not None]
-    within_range = (Reason.DESIRED_WITHIN_RANGE, Reason.DESIRED_WITHIN_RANGE.message())
+    within_range = Reason.DESIRED_WITHIN_RANGE.said()
     return min(found, key=lambda one: LIMITED_BY.index(one[0]), default=within_range)
 
 
@@ -179,16 +182,14 @@ def _judged_limits(stage: StagePlan) -> tuple[Reason, str] | None:
 def _by_bound(needed: str, bounds: Bounds, *, above: bool) -> tuple[Reason, str]:
     """Reason and message of a need that is `above` max, or below the min in force."""
     if above:
-        return Reason.TOO_MANY_REPLICAS, Reason.TOO_MANY_REPLICAS.message(needed=needed, bound=bounds.most)
+        return Reason.TOO_MANY_REPLICAS.said(needed=needed, bound=bounds.most)
     least, beside = bounds.least, bounds.least.beside
     if beside is None:
-        return Reason.TOO_FEW_REPLICAS, Reason.TOO_FEW_REPLICAS.message(needed=needed, bound=least)
+        return Reason.TOO_FEW_REPLICAS.said(needed=needed, bound=least)
     replicas, role = beside.replicas, beside.role
     if beside.ratio:
-        said = Reason.PREFILL_PER_DECODE.message(needed=needed, bound=least, replicas=replicas, role=role)
-        return Reason.PREFILL_PER_DECODE, said
-    said = Reason.OTHER_ROLE_RUNS.message(needed=needed, bound=least, replicas=replicas, role=role)
-    return Reason.OTHER_ROLE_RUNS, said
+        return Reason.PREFILL_PER_DECODE.said(needed=needed, bound=least, replicas=replicas, role=role)
+    return Reason.OTHER_ROLE_RUNS.said(needed=needed, bound=least, replicas=replicas, role=role)
 
 
 def judge_objects(seen: Collected) -> tuple[Reason, str] | None:
@@ -198,12 +199,12 @@ def judge_objects(seen: Collected) -> tuple[Reason, str] | None:
     around, count = seen.left_out
     if count:
         objects = _named([*own, *(each for each in around if each not in own)], count)
-        return Reason.UNREADABLE_OBJECTS, Reason.UNREADABLE_OBJECTS.message(objects=objects)
+        return Reason.UNREADABLE_OBJECTS.said(objects=objects)
     target = next((target for target in seen.targets if target.strangers), None)
     if target is None:
         return None
     pods = _named(target.strangers, len(target.strangers))
-    return Reason.PODS_OF_OTHERS, Reason.PODS_OF_OTHERS.message(target=target.workload.key, pods=pods)
+    return Reason.PODS_OF_OTHERS.said(target=target.workload.key, pods=pods)
 
 
 def _named(found: Sequence[str], count: int) -> str:
@@ -223,11 +224,10 @@ def judge_zero(plan: PoolPlan) -> tuple[Reason, str] | None:
         return None
     own, profile = known
     if learned.vanished is not None:
-        said = Reason.DEMAND_VANISHED.message(gateway=own.text, at=clock(learned.vanished))
-        return Reason.DEMAND_VANISHED, said
+        return Reason.DEMAND_VANISHED.said(gateway=own.text, at=clock(learned.vanished))
     shown = plan.seen.observation.gateway.at_zero
     if isinstance(shown, Unknown):
-        return Reason.DEMAND_NOT_SHOWN, Reason.DEMAND_NOT_SHOWN.message(detail=shown.reason)
+        return Reason.DEMAND_NOT_SHOWN.said(detail=shown.reason)
     return _first_request(pool, own, profile, learned, metered=plan.seen.observation.metered)
 
 
@@ -242,20 +242,19 @@ def _first_request(
     conduct = _conduct(does, holds)
     cold, refuses = learned.cold_start, does is FirstRequest.REJECTS
     if not refuses and (holds is None or cold is None):
-        detail = Note.NO_HOLD_TIME.message() if holds is None else Note.NO_COLD_START.message()
-        said = Reason.FIRST_REQUEST_UNKNOWN.message(gateway=own.text, conduct=conduct, detail=detail)
-        return Reason.FIRST_REQUEST_UNKNOWN, said
+        detail = "no cold start was measured yet"
+        if holds is None:
+            detail = "spec.metrics.gateway.holdsFor is not set, and the gateway's profile does not say"
+        return Reason.FIRST_REQUEST_UNKNOWN.said(gateway=own.text, conduct=conduct, detail=detail)
     counted = _counted(pool, does, metered=metered)
-    taken, reaction = (Note.UNKNOWN_TIME.message() if cold is None else brief(cold)), brief(REACTION)
+    taken, reaction = ("an unknown time" if cold is None else brief(cold)), brief(REACTION)
     if refuses or holds is None or cold is None or holds < cold + REACTION:
-        said = Reason.FIRST_REQUEST_FAILS.message(
+        return Reason.FIRST_REQUEST_FAILS.said(
             gateway=own.text, conduct=conduct, cold=taken, reaction=reaction, counted=counted
         )
-        return Reason.FIRST_REQUEST_FAILS, said
-    said = Reason.HOLDS_FIRST_REQUEST.message(
+    return Reason.HOLDS_FIRST_REQUEST.said(
         gateway=own.text, conduct=conduct, cold=taken, reaction=reaction, counted=counted
     )
-    return Reason.HOLDS_FIRST_REQUEST, said
 
 
 def holds_for(pool: ServingPool, profile: GatewayProfile) -> float | None:
@@ -267,22 +266,25 @@ def holds_for(pool: ServingPool, profile: GatewayProfile) -> float | None:
 
 
 def _conduct(does: FirstRequest, holds: float | None) -> str:
-    time = Note.UNKNOWN_TIME.message() if holds is None else brief(holds)
+    time = "an unknown time" if holds is None else brief(holds)
     match does:
         case FirstRequest.HOLDS:
-            return Note.HOLDS.message(time=time)
+            return f"holds a request for {time}"
         case FirstRequest.RETRIES:
-            return Note.RETRIES.message(time=time)
-    return Note.REJECTS.message()
+            return f"tries a request again for {time}, and refuses it then"
+    return "refuses requests"
 
 
 def _counted(pool: ServingPool, does: FirstRequest, *, metered: bool) -> str:
     """How the attainment counts requests that arrive at 0 replicas."""
     if pool.spec.slo.time_to_first_token is None:
-        return Note.TTFT_NOT_JUDGED.message()
+        return "The SLO has no timeToFirstToken, so they do not count as late."
     if bound_of(pool, metered=metered) is not None and does is not FirstRequest.HOLDS:
-        return Note.REFUSED_NOT_COUNTED.message()
-    return Note.REFUSED_ARE_LATE.message() if does is FirstRequest.RETRIES else Note.HELD_ARE_LATE.message()
+        return "Requests that it refuses are not in its time to first token, so SLOMet does not count them."
+    if does is not FirstRequest.RETRIES:
+        return "Requests that arrive then count as late."
+    tried = "those that it tries again are judged from when a replica serves them."
+    return f"Requests that it refuses count as late; {tried}"
 
 
 WITHDRAWN_AFTER = 5.0
@@ -307,11 +309,10 @@ def judge_drain(drain: Drain, busy: Collection[float]) -> tuple[Reason, str]:
         return lacks[0].reason, " ".join(lack.message for lack in lacks)
     unknown = [each.reason for each in (drain.shutdown_timeout, drain.pre_stop) if isinstance(each, Unknown)]
     if unknown:
-        return Reason.DRAIN_NOT_VISIBLE, Reason.DRAIN_NOT_VISIBLE.message(detail="; ".join(unknown))
+        return Reason.DRAIN_NOT_VISIBLE.said(detail="; ".join(unknown))
     assert not isinstance(drain.pre_stop, Unknown)
     assert not isinstance(drain.shutdown_timeout, Unknown)
-    said = Reason.FINISHES_REQUESTS.message(pre_stop=drain.pre_stop, timeout=drain.shutdown_timeout, grace=drain.grace)
-    return Reason.FINISHES_REQUESTS, said
+    return Reason.FINISHES_REQUESTS.said(pre_stop=drain.pre_stop, timeout=drain.shutdown_timeout, grace=drain.grace)
 
 
 def _lacks(drain: Drain, busy: Collection[float]) -> list[Lack]:
@@ -320,7 +321,7 @@ def _lacks(drain: Drain, busy: Collection[float]) -> list[Lack]:
     timeout = 0.0 if isinstance(drain.shutdown_timeout, Unknown) else drain.shutdown_timeout
     if drain.shutdown_timeout == 0.0:
         now = f", about {sum(busy) / len(busy):.0f} per replica now" if busy else ""
-        found.append(Lack(Reason.NO_SHUTDOWN_TIMEOUT, Reason.NO_SHUTDOWN_TIMEOUT.message(now=now)))
+        found.append(Lack(*Reason.NO_SHUTDOWN_TIMEOUT.said(now=now)))
     if not isinstance(drain.pre_stop, Unknown) and drain.pre_stop < WITHDRAWN_AFTER:
         hooked = f"The preStop hook sleeps only {hook:g} s" if hook else "There is no preStop sleep"
         said = Reason.PRE_STOP_TOO_SHORT.message(hook=hooked, least=WITHDRAWN_AFTER)
@@ -363,11 +364,10 @@ def judge_targets(parts: Sequence[Part]) -> tuple[Reason, str]:
     """Reason and message of TargetsAvailable."""
     stuck = [f"{one.target}: {one.stuck}" for one in parts if one.stuck is not None]
     if not stuck:
-        return Reason.TARGETS_DELIVER, Reason.TARGETS_DELIVER.message(targets=len(parts))
+        return Reason.TARGETS_DELIVER.said(targets=len(parts))
     others = [f"{one.replicas} of {one.target}" for one in parts if one.stuck is None and one.replicas > 0]
-    instead = Note.IN_ITS_PLACE.message(others=", ".join(others)) if others else Note.NO_OTHER_TARGET.message()
-    said = Reason.TARGET_NOT_DELIVERING.message(stuck=". ".join(stuck), instead=instead)
-    return Reason.TARGET_NOT_DELIVERING, said
+    instead = f"In its place: {', '.join(others)}." if others else "No other target delivers."
+    return Reason.TARGET_NOT_DELIVERING.said(stuck=". ".join(stuck), instead=instead)
 
 
 WORTH_SAYING = 0.05
@@ -391,12 +391,17 @@ def _said(bound: float | None, count: LatencyCount, bucket: tuple[float, float],
         return ""
     share, (lower, upper) = count.straddling / count.total, bucket
     if math.isinf(upper):
-        return Note.BEYOND_LAST_BUCKET.message(share=share, last=_written(lower), bound=_written(bound))
-    edges = [edge for edge in bucket if edge > 0.0]
-    if parted:
-        exact = " or ".join(_written(client_bound(edge)) for edge in edges)
-        return Note.ESTIMATED_OF_ROLE.message(share=share, bound=_written(bound), exact=exact)
-    return Note.ESTIMATED.message(share=share, bound=_written(bound), exact=" or ".join(map(_written, edges)))
+        last = _written(lower)
+        return (
+            f"{share:.0%} of requests count as late: the last bucket ends at {last}, below {_written(bound)}. "
+            f"Use {last} or less."
+        )
+    edges = [client_bound(edge) if parted else edge for edge in bucket if edge > 0.0]
+    handover = ", the bound less the handover" if parted else ""
+    return (
+        f"For {share:.0%} of requests this is an estimate: the engine has no bucket at {_written(bound)}{handover}. "
+        f"A bound of {' or '.join(map(_written, edges))} is counted exactly."
+    )
 
 
 def _written(seconds: float) -> str:

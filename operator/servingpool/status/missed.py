@@ -11,7 +11,6 @@ from datetime import datetime
 from servingpool.api.conditions import Reason
 from servingpool.api.duration import brief
 from servingpool.catalogue.limits import LimitName
-from servingpool.catalogue.notes import Note
 from servingpool.decision.decision import slo_met
 from servingpool.decision.need.mix import BEYOND
 from servingpool.decision.observation import Reading, Unknown
@@ -56,25 +55,21 @@ def _of_stage(stage: StagePlan, permission: ScalePermission, certain: datetime |
     ready, calm = sum(part.ready for part in decision.parts), stage.learned.calm_since()
     if decision.warning is not None:
         since = clock(decision.at if certain is None else certain.timestamp())
-        said = Reason.OBJECTIVE_UNATTAINABLE.message(why=decision.warning, since=since)
-        return Reason.OBJECTIVE_UNATTAINABLE, said
+        return Reason.OBJECTIVE_UNATTAINABLE.said(why=decision.warning, since=since)
     if calm is not None and decision.at - calm >= CALM_FOR and not _misses_now(stage, decision.at - calm):
-        said = Reason.RECOVERING.message(ready=_counted(ready, "ready replica"), calm=_calm(calm, decision.at))
-        return Reason.RECOVERING, said
+        return Reason.RECOVERING.said(ready=_counted(ready, "ready replica"), calm=_calm(calm, decision.at))
     needed, held = needed_of(stage), _held_back(stage, permission)
     if held is not None:
         name, why, action = held
-        said = Reason.SCALE_UP_HELD_BACK.message(
+        return Reason.SCALE_UP_HELD_BACK.said(
             needed=needed, ordered=decision.replicas, ready=ready, name=name, why=why.rstrip("."), action=action
         )
-        return Reason.SCALE_UP_HELD_BACK, said
     if not isinstance(decision.need, Unknown) and above_max(stage):
         enough = "" if _several(stage) else " in steps" if _unbounded(stage) else f" to {math.ceil(decision.need)}"
-        said = Reason.MAX_TOO_LOW.message(needed=needed, bound=decision.bounds.most, enough=enough)
-        return Reason.MAX_TOO_LOW, said
+        return Reason.MAX_TOO_LOW.said(needed=needed, bound=decision.bounds.most, enough=enough)
     if _short(stage) and (starting := _starting(stage)):
-        return Reason.REPLICAS_STARTING, Reason.REPLICAS_STARTING.message(starting=starting)
-    return Reason.OBJECTIVE_MISSED, Reason.OBJECTIVE_MISSED.message(ready=ready, needed=needed)
+        return Reason.REPLICAS_STARTING.said(starting=starting)
+    return Reason.OBJECTIVE_MISSED.said(ready=ready, needed=needed)
 
 
 def _misses_now(stage: StagePlan, calm: float) -> bool:
@@ -134,8 +129,11 @@ def _starting(stage: StagePlan) -> str:
         left.append((turns * part.cold_start - youngest, part.cold_start, youngest))
     count, (seconds, cold, age) = sum(part.replicas - part.ready for part in missing), max(left)
     if age < cold:
-        return Note.READY_IN.message(replicas=count, ordered=stage.decision.replicas, time=brief(seconds))
-    return Note.READY_LATE.message(replicas=count, ordered=stage.decision.replicas, age=brief(age), cold=brief(cold))
+        return f"{count} of {stage.decision.replicas} replicas are starting, ready in about {brief(seconds)}"
+    return (
+        f"{count} of {stage.decision.replicas} replicas are starting for {brief(age)}, and a start "
+        f"usually takes {brief(cold)}"
+    )
 
 
 def above_max(stage: StagePlan) -> bool:

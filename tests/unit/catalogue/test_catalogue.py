@@ -18,13 +18,12 @@ from servingpool.catalogue.conditions import Reason
 from servingpool.catalogue.events import EventReason
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.metrics import Metric
-from servingpool.catalogue.notes import Note
 from servingpool.catalogue.template import fields, render
 from servingpool.loop.metrics import LoopMetrics, PoolCollector
 
 SOURCES = Path(servingpool.__file__).parent
 OPERATOR = ("api", "decision", "adapters", "gpubudget", "status", "loop", "reconcile", "handlers", "cli")
-MESSAGES = {"Reason": Reason, "Note": Note, "EventReason": EventReason}
+MESSAGES = {"Reason": Reason, "EventReason": EventReason}
 DASHBOARD = Path(__file__).parents[3] / "charts/servingpool-operator/files/dashboard.json"
 
 
@@ -55,7 +54,7 @@ def rendered() -> dict[str, list[set[str]]]:
     """For each entry whose message is rendered, as `Owner.NAME`: the fields given, call by call."""
     found: dict[str, list[set[str]]] = {}
     for call in calls(*OPERATOR):
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "message":
+        if isinstance(call.func, ast.Attribute) and call.func.attr in {"message", "said"}:
             given = {keyword.arg or "**" for keyword in call.keywords} | {"(positional)" for _ in call.args}
             found.setdefault(ast.unparse(call.func.value), []).append(given)
     return found
@@ -63,7 +62,7 @@ def rendered() -> dict[str, list[set[str]]]:
 
 @pytest.mark.parametrize(("owner", "entries"), MESSAGES.items())
 def test_every_message_is_rendered_with_its_fields_and_no_other_is(
-    owner: str, entries: type[Reason | Note | EventReason]
+    owner: str, entries: type[Reason | EventReason]
 ) -> None:
     wanted = {f"{owner}.{entry.name}": fields(entry.template) for entry in entries}
     given = {name: each for name, each in rendered().items() if name.partition(".")[0] == owner}
@@ -169,7 +168,7 @@ def test_every_entry_is_explained() -> None:
     texts += [text for metric in Metric for text in (metric.help, metric.meaning)]
     texts += [text for alert in ALERTS for text in (alert.summary, alert.description, alert.effect, alert.action)]
     texts += [text for alert in ALERTS for text in alert.state_of.values()]
-    texts += [entry.template for entry in (*Reason, *Note)]
+    texts += [entry.template for entry in Reason]
     assert [text for text in texts if not text.strip()] == []
     sentences = [sentence for text in texts for sentence in re.split(r"(?<=[.;:])\s", text)]
     assert [sentence for sentence in sentences if len(sentence.split()) > 20] == []

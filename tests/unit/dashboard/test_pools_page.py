@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.cluster.errors import Forbidden
-from servingpool.catalogue.notes import Note
 from servingpool_dashboard.app import LINES
 from servingpool_dashboard.board import PAUSE, RETRY, Board
 from servingpool_dashboard.rows import Trouble, counted, row_of
@@ -264,7 +263,7 @@ def test_a_watch_that_ends_at_once_is_not_opened_again_at_once(
 
 def test_the_table_begins_with_the_cause_of_a_missed_slo(scene: Scene) -> None:
     """It showed "44.6% of the last hour's requests met the SLO, of the last 5 minutes 4.5%, of..." and cut the rest."""
-    figures = Note.MISSED.message(attained=44.6, recent="4.5%", minute="0.0%", objective=99.9)
+    figures = "44.6% of the last hour's requests met the SLO, of the last 5 minutes 4.5%; the objective is 99.9%."
     missed = pool("slow", Trouble.SLO_MISSED, attainment=44.6)
     missed["status"]["conditions"][0]["message"] = f"{figures} The traffic needs 9 replicas; max allows 4."
     scene.store(missed)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from servingpool.catalogue.notes import Note
 from servingpool.decision.learn.miss_curve import highest_knee, tpot_infeasible
 from servingpool.decision.learn.step_time import Saturation, StepTimeFit
 from servingpool.decision.observation import Observation, Reading, Replica, Unknown
@@ -85,9 +84,9 @@ class Shortage:
         """
         lost = ready < self.reached
         if any(lost or pod.age > params.unschedulable_after for pod in without_node):
-            return Note.NO_NODE.message(pods=len(without_node))
+            return f"pods without a node: {len(without_node)}"
         if self.uncreated_since is not None and (lost or self.refused(now, params)):
-            return Note.NOT_CREATED.message(replicas=missing)
+            return f"replicas that were requested and have no pod: {missing}; check quotas and the workload's events"
         return None
 
 

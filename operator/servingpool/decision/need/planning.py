@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from servingpool.catalogue.notes import Note
 from servingpool.decision.decision import AtZero, Course, Plan
 from servingpool.decision.engine import MOST_WORK, StepTime
 from servingpool.decision.learn.forecast import Outlook, WorkForecast
@@ -200,16 +199,19 @@ def at_zero(observation: Observation, pool: Pool, memory: Memory, now: float, fr
         replicas, course = _for_the_usual(pool, memory, demand, now, frontier)
         why = _requests(demand)
         if course is None:
-            why = f"{why}; {Note.USUAL_UNKNOWN.message()}"
+            why = f"{why}; the usual demand is not learned yet"
         return AtZero(max(requested, replicas), why, course)
     seen = memory.profile.vanished
     if seen is not None:
-        return AtZero(max(requested, 1), Note.VANISHED.message(at=clock(seen.at)))
+        gone = f"while the fleet was at 0, the gateway's metrics vanished ({clock(seen.at)})"
+        return AtZero(max(requested, 1), f"{gone}, so requests could not be seen")
     unknown, longest = demand.unknown_for(now), pool.params.longest_gap
     if demand.unknown is None:
         idle = span(now - demand.request_at)
-        return AtZero(requested, Note.STILL_IDLE.message(idle=idle) if requested == 0 else Note.FIRST_LOADS.message())
-    said = Note.UNKNOWN_AT_ZERO.message(seconds=unknown, reason=demand.unknown, longest=longest)
+        why = "the first replica after 0 is starting" if requested else f"no request at the gateway for {idle}"
+        return AtZero(requested, why)
+    said = f"demand at the gateway is unknown for {unknown:.0f} s ({demand.unknown}), "
+    said += f"after {longest:.0f} s 1 replica is started"
     return AtZero(max(requested, 1 if unknown > longest else 0), said)
 
 
@@ -247,7 +249,7 @@ def _step_of(memory: Memory, busy: Busy, pool: Pool) -> StepTime | None:
 
 def _requests(demand: GatewayDemand) -> str:
     if demand.arrived > 0.0:
-        return Note.ARRIVED.message(requests=demand.arrived)
+        return f"requests that arrived at the gateway at 0 replicas: {demand.arrived:.0f}"
     if demand.held > 0.0:
-        return Note.HELD.message(requests=demand.held)
-    return Note.TRIED.message(tries=demand.asked)
+        return f"requests that the gateway holds at 0 replicas: {demand.held:.0f}"
+    return f"tries of requests at the gateway at 0 replicas: {demand.asked:.0f}"

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from servingpool.catalogue.notes import Note
 from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.observe.plausible import FAR, SLACK
 from servingpool.decision.observe.samples import Sample
@@ -102,7 +101,8 @@ def doubted_queue(gauge: GatewayGauge | None, after: float) -> str | None:
         return _jumped(gauge.jumped)
     if not gauge.stands_still(after):
         return None
-    return Note.QUEUE_STANDS.message(requests=gauge.queue, since=clock(gauge.moved_at))
+    said = f"{gauge.queue:.0f} requests in the gateway's queue since {clock(gauge.moved_at)}"
+    return f"{said}, and none comes or is served: not believed"
 
 
 def _far(queue: float, before: GatewayGauge, window: SampleWindow, seconds: float) -> bool:

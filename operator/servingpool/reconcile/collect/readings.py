@@ -24,7 +24,6 @@ from servingpool.adapters.prometheus.gateways import GatewayProfile, shipped_gat
 from servingpool.adapters.prometheus.samples import FleetReading, NotAsked, PodSamples, ReadRequest, Selection
 from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import ServingPool
-from servingpool.catalogue.notes import Note
 from servingpool.decision.observation import GatewayMetrics, Observation, Unknown
 from servingpool.reconcile.collect.targets import stages_of
 from servingpool.reconcile.collect.turns import Part, Turns
@@ -88,11 +87,11 @@ class Readings:
         reader = self._readers.get(name)
         if reader is None:
             known = ", ".join(sorted(self._readers))
-            detail = Note.UNKNOWN_BACKENDS.message(known=known)
-            return Reason.UNKNOWN_BACKEND, Reason.UNKNOWN_BACKEND.message(backend=name, detail=detail)
+            detail = f"known backends are {known}"
+            return Reason.UNKNOWN_BACKEND.said(backend=name, detail=detail)
         if not reader.backend.config.serves(namespace):
-            detail = Note.CLOSED_TO_NAMESPACE.message(namespace=namespace)
-            return Reason.UNKNOWN_BACKEND, Reason.UNKNOWN_BACKEND.message(backend=name, detail=detail)
+            detail = f"it does not allow namespace {namespace}"
+            return Reason.UNKNOWN_BACKEND.said(backend=name, detail=detail)
         gateway = gateway_of(pool, reader.backend.config)
         unknown_gateway = self._unknown_gateway(pool)
         return unknown_gateway or self._unknown_engine(pool, None if gateway is None else gateway.name)
@@ -102,25 +101,27 @@ class Readings:
         if gateway is None or gateway.name in self._gateways:
             return None
         known = ", ".join(self._gateways)
-        return Reason.UNKNOWN_GATEWAY, Reason.UNKNOWN_GATEWAY.message(gateway=gateway.name, known=known)
+        return Reason.UNKNOWN_GATEWAY.said(gateway=gateway.name, known=known)
 
     def _unknown_engine(self, pool: ServingPool, gateway: str | None) -> tuple[Reason, str] | None:
         engine = pool.spec.engine
         profile, known = self._engines.get(engine), ", ".join(usable(self._engines))
         if profile is None:
-            detail = Note.UNKNOWN_ENGINES.message(known=known)
+            detail = f"known engines are {known}"
         elif profile.lacks:
-            detail = Note.ENGINE_LACKS.message(figures=", ".join(profile.lacks), known=known)
+            detail = (
+                f"it exports no {', '.join(profile.lacks)}, which decisions need; engines that can be used are {known}"
+            )
         elif profile.metered and (gateway is None or not self._gateways[gateway].meters):
             meters = ", ".join(name for name, one in self._gateways.items() if one.meters)
-            detail = Note.ENGINE_NEEDS_METER.message(known=meters)
+            detail = f"it exports no metrics; set spec.metrics.gateway to a gateway that meters its requests ({meters})"
         elif profile.metered and pool.spec.several:
-            detail = Note.ENGINE_NEEDS_ONE_TARGET.message()
+            detail = "it exports no metrics, so the targets cannot be told apart; use a pool for each target"
         elif profile.needs_gateway and gateway is None:
-            detail = Note.ENGINE_NEEDS_GATEWAY.message()
+            detail = "it exports no count of requests; set spec.metrics.gateway to the gateway that counts them"
         else:
             return None
-        return Reason.UNKNOWN_ENGINE, Reason.UNKNOWN_ENGINE.message(engine=engine, detail=detail)
+        return Reason.UNKNOWN_ENGINE.said(engine=engine, detail=detail)
 
     def of(self, pool: ServingPool) -> FleetReading | Unknown:
         """The last reading of this pool."""

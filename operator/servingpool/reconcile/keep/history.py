@@ -11,7 +11,6 @@ from servingpool.adapters.cluster.objects import FIELD_MANAGER, Setter, Workload
 from servingpool.api.duration import parse, write
 from servingpool.api.status import CHANGES, Change, Status
 from servingpool.api.time import from_unix
-from servingpool.catalogue.notes import Note
 from servingpool.reconcile.keep.orders import Ledger, Order
 
 LONGEST_START = 3600.0
@@ -138,10 +137,11 @@ class Teller:
         at = min(now, _time(workload.set_by, now)) if order is None else order.at
         if ledger.by == FIELD_MANAGER:
             ours = order is None and self.scales
-            return at, FIELD_MANAGER, Note.UNRECORDED_ORDER.message() if ours else Note.SET_FOR_OTHER_POOL.message()
+            rest = "and stopped before it wrote the reason" if ours else "for another ServingPool"
+            return at, FIELD_MANAGER, f"The operator set the replicas {rest}."
         if self.wanted is None:
-            return at, ledger.by or UNNAMED, Note.SET_BY_OTHER.message()
-        return at, ledger.by or UNNAMED, Note.SET_BY_OTHER_WANTED.message(replicas=self.wanted)
+            return at, ledger.by or UNNAMED, "Another program set the replicas."
+        return at, ledger.by or UNNAMED, f"Another program set the replicas; the operator's answer was {self.wanted}."
 
 
 def _change(changes: tuple[Change, ...], at: float, before: int, after: int, why: str, by: str) -> Change:
@@ -165,7 +165,7 @@ def _with(changes: tuple[Change, ...], change: Change) -> tuple[Change, ...]:
 def replaced(last: Change, at: float) -> Change:
     """A change that the next change ended at that time, Unix seconds, before its outcome was known."""
     lasted = max(0.0, at - last.at.timestamp())
-    return last.model_copy(update={"outcome": Note.REPLACED_AFTER.message(duration=write(round(lasted)))})
+    return last.model_copy(update={"outcome": f"replaced after {write(round(lasted))}"})
 
 
 def judged(changes: tuple[Change, ...], replicas: int, ready: Ready, now: float) -> tuple[Change, ...]:
@@ -175,11 +175,11 @@ def judged(changes: tuple[Change, ...], replicas: int, ready: Ready, now: float)
     last, *others = changes
     lasted = max(0.0, now - last.at.timestamp())
     if last.to < last.from_:
-        said = Note.REMOVED_AFTER.message(duration=write(round(lasted))) if ready.replicas <= last.to else None
+        said = f"removed after {write(round(lasted))}" if ready.replicas <= last.to else None
     elif ready.replicas >= last.to:
-        said = Note.READY_AFTER.message(duration=write(round(max(0.0, lasted - ready.newest))))
+        said = f"ready after {write(round(max(0.0, lasted - ready.newest)))}"
     else:
-        said = Note.NEVER_READY.message(duration=write(LONGEST_START)) if lasted >= LONGEST_START else None
+        said = f"never ready within {write(LONGEST_START)}" if lasted >= LONGEST_START else None
     return changes if said is None else (last.model_copy(update={"outcome": said}), *others)
 
 

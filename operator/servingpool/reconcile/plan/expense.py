@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from operator import mul
 
 from servingpool.api.serving_pool import ServingPool
-from servingpool.catalogue.notes import Note
 from servingpool.decision.decision import Figures
 from servingpool.decision.observation import Observation, Reading, Unknown
 from servingpool.reconcile.config import Price
@@ -27,6 +26,7 @@ IDLE = Unknown(f"fewer than {LEAST_RATE:g} output tokens per second")
 NO_GPU = Unknown("no GPU is ready")
 GPUS_UNKNOWN = Unknown("the GPUs of a target are unknown")
 FREE = Unknown("the fleet costs nothing")
+UNAFFECTED = "Scaling is not affected."
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +87,15 @@ def expense_of(
     price = prices.get(name)
     if price is None:
         known = ", ".join(sorted(prices)) or "none"
-        return replace(own, warning=Note.UNKNOWN_PRICE.message(price=name, known=known))
+        said = f"spec.compareTo '{name}' is unknown, so nothing is compared; known prices: {known}. {UNAFFECTED}"
+        return replace(own, warning=said)
     compared = _of(lambda prompts, output: _hourly(price, prompts, output), figures.prompt_rate, output)
     # Traffic of the present mix that is so many times as much costs there what this fleet costs.
     times = _of(lambda ours, theirs, output: ours / theirs if output >= LEAST_RATE else IDLE, dollars, compared, output)
+    given, warning = list(costs.values()), None
+    if None in given:
+        place = given.index(None)
+        warning = f"The cost here is unknown: set targets[{place}].costPerReplicaHour. {UNAFFECTED}"
     return replace(
         own,
         price=name,
@@ -98,7 +103,7 @@ def expense_of(
         compared=compared,
         break_even=_of(mul, output, times),
         break_even_load=_of(mul, times, figures.load),
-        warning=next((Note.NO_COST.message(place=at) for at, one in enumerate(costs.values()) if one is None), None),
+        warning=warning,
     )
 
 

@@ -15,7 +15,6 @@ from servingpool.api.conditions import Reason, Truth
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Mode
 from servingpool.api.target import Target
-from servingpool.catalogue.notes import Note
 from servingpool.reconcile.collect.collected import Collected
 from servingpool.reconcile.collect.targets import SeenTarget
 
@@ -37,29 +36,29 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
     """
     pool, requested = seen.pool, seen.observation.requested
     if pool.metadata.deletion_timestamp is not None:
-        return ScalePermission(False, Reason.POOL_ENDING, Reason.POOL_ENDING.message())
+        return ScalePermission(False, *Reason.POOL_ENDING.said())
     targets = " and ".join(str(target.workload.key) for target in seen.targets)
     ending = next((target.workload.key for target in seen.targets if target.workload.ending), None)
     if ending is not None:
-        return ScalePermission(False, Reason.TARGET_ENDING, Reason.TARGET_ENDING.message(target=ending))
+        return ScalePermission(False, *Reason.TARGET_ENDING.said(target=ending))
     elsewhere = next((found for target in seen.targets if (found := _not_ours(pool, target)) is not None), None)
     if elsewhere is not None:
         return elsewhere
     if requested == 0 and not pool.spec.goes_to_zero and not seen.ours:
         first = next(one for one in seen.targets if one.spec.min > 0)  # to scale one is enough
-        message = Reason.SCALING_DISABLED.message(target=first.workload.key, min=first.spec.min)
-        return ScalePermission(False, Reason.SCALING_DISABLED, message)
+        return ScalePermission(False, *Reason.SCALING_DISABLED.said(target=first.workload.key, min=first.spec.min))
     if drift is not None:
         return ScalePermission(True, Reason.REPLICAS_CONTESTED, drift)
     incomplete = _of_missing(seen, unschedulable)
     if incomplete is not None:
         return incomplete
     if seen.observation.rollout:
-        return ScalePermission(True, Reason.ROLLOUT_IN_PROGRESS, Reason.ROLLOUT_IN_PROGRESS.message())
+        return ScalePermission(True, *Reason.ROLLOUT_IN_PROGRESS.said())
     message = Reason.SUCCEEDED_GET_SCALE.message(target=targets)
     in_turn = [str(target.workload.key) for target in seen.targets if target.workload.in_turn]
     if in_turn:
-        message = f"{message} {Note.STARTS_IN_TURN.message(target=' and '.join(in_turn))}"
+        message += f" Pods of {' and '.join(in_turn)} start one after another, so each waits for all before it. "
+        message += "Recreate it with podManagementPolicy: Parallel, and they start together."
     return ScalePermission(True, Reason.SUCCEEDED_GET_SCALE, message)
 
 
@@ -70,20 +69,16 @@ def _of_missing(seen: Collected, unschedulable: int) -> ScalePermission | None:
     if waiting:
         are = "is" if waiting == 1 else "are"
         if unschedulable and not seen.pool.spec.several:  # else another target stands in, or the other role waits
-            message = Reason.UNSCHEDULABLE.message(waiting=waiting, replicas=requested, are=are)
-            return ScalePermission(True, Reason.UNSCHEDULABLE, message)
+            return ScalePermission(True, *Reason.UNSCHEDULABLE.said(waiting=waiting, replicas=requested, are=are))
         # A cluster autoscaler brings nodes because pods are pending: that is the normal course of a scale-up.
-        message = Reason.WAITING_FOR_NODE.message(waiting=waiting, replicas=requested, are=are)
-        return ScalePermission(True, Reason.WAITING_FOR_NODE, message)
+        return ScalePermission(True, *Reason.WAITING_FOR_NODE.said(waiting=waiting, replicas=requested, are=are))
     gated = sum(replica.gated for replica in seen.observation.starting)
     if gated:
-        message = Reason.SCHEDULING_GATED.message(gated=gated, replicas=requested)
-        return ScalePermission(True, Reason.SCHEDULING_GATED, message)
+        return ScalePermission(True, *Reason.SCHEDULING_GATED.said(gated=gated, replicas=requested))
     missing = requested - len(seen.observation.ready) - len(seen.observation.starting)
     refusal = next((one.workload.refusal for one in seen.targets if one.workload.refusal), "")
     if missing > 0 and refusal:
-        message = Reason.FAILED_CREATE.message(missing=missing, replicas=requested, error=refusal)
-        return ScalePermission(True, Reason.FAILED_CREATE, message)
+        return ScalePermission(True, *Reason.FAILED_CREATE.said(missing=missing, replicas=requested, error=refusal))
     return None
 
 
@@ -91,39 +86,40 @@ def _not_ours(pool: ServingPool, target: SeenTarget) -> ScalePermission | None:
     """Why a target is not this pool's to scale; None where it is."""
     workload, owner = target.workload, target.owner
     if owner != pool.key:
-        message = Reason.AMBIGUOUS_OWNER.message(owner=owner[1], target=workload.key)
-        return ScalePermission(False, Reason.AMBIGUOUS_OWNER, message)
+        return ScalePermission(False, *Reason.AMBIGUOUS_OWNER.said(owner=owner[1], target=workload.key))
     for other in target.autoscalers:
         name = other.key[1]
         if other.kind == "ScaledObject":
-            message = Reason.OWNED_BY_KEDA.message(name=name, target=workload.key)
-            return ScalePermission(False, Reason.OWNED_BY_KEDA, message)
-        message = Reason.OWNED_BY_HPA.message(name=name, target=workload.key)
-        return ScalePermission(False, Reason.OWNED_BY_HPA, message)
+            return ScalePermission(False, *Reason.OWNED_BY_KEDA.said(name=name, target=workload.key))
+        return ScalePermission(False, *Reason.OWNED_BY_HPA.said(name=name, target=workload.key))
     if workload.parent is not None:
         remedy = _remedy(workload.parent)
-        message = Reason.OWNED_BY_PARENT.message(parent=workload.parent, target=workload.key, remedy=remedy)
-        return ScalePermission(False, Reason.OWNED_BY_PARENT, message)
+        owned = Reason.OWNED_BY_PARENT.said(parent=workload.parent, target=workload.key, remedy=remedy)
+        return ScalePermission(False, *owned)
     if target.ungrouped:
-        message = Reason.PODS_NOT_GROUPED.message(target=workload.key, pods=target.seen, replicas=workload.standing)
-        return ScalePermission(False, Reason.PODS_NOT_GROUPED, message)
+        apart = Reason.PODS_NOT_GROUPED.said(target=workload.key, pods=target.seen, replicas=workload.standing)
+        return ScalePermission(False, *apart)
     return None
 
 
 def _remedy(parent: Parent) -> str:
     adapter = kinds.ADAPTERS.get(parent.sort)
     if parent.sort == kinds.KSERVE:
-        return Note.LEAVE_TO_OTHERS.message(setting=f"{kinds.KSERVE_CLASS}: {kinds.KSERVE_EXTERNAL}")
+        setting = f"{kinds.KSERVE_CLASS}: {kinds.KSERVE_EXTERNAL}"
+        return f"Set annotation {setting} on it: then it leaves replicas to others."
     if adapter is not None:
-        return Note.NAME_ADAPTER.message(kind=adapter)
+        return f"Name its {adapter} in spec.targets[] instead."
     if parent.sort in kinds.SCALABLE_PARENTS:
-        return Note.NAME_PARENT.message()
-    return Note.SET_AT_PARENT.message(setting=f"{kinds.PARENT_SETS}: '{kinds.FALSE}'")
+        return "Name it in spec.targets[] instead."
+    return (
+        "Set the replicas there, or name it in spec.targets[] if it has a scale subresource. If it leaves replicas to "
+        f"others, say so with annotation {kinds.PARENT_SETS}: '{kinds.FALSE}' on the target."
+    )
 
 
 NOT_APPLIED = {
-    Mode.RECOMMEND: (Reason.RECOMMENDING, Reason.RECOMMENDING.message()),
-    Mode.PAUSED: (Reason.PAUSED, Reason.PAUSED.message()),
+    Mode.RECOMMEND: Reason.RECOMMENDING.said(),
+    Mode.PAUSED: Reason.PAUSED.said(),
 }
 
 
@@ -137,7 +133,7 @@ def in_mode(mode: Mode, auto: ScalePermission) -> ScalePermission:
     reason, message = NOT_APPLIED[mode]
     if auto.reason.status is Truth.FALSE:
         effect = "limited" if auto.act else "blocked"
-        message = f"{message} {Note.AUTO_WOULD_BE.message(effect=effect, reason=auto.reason, message=auto.message)}"
+        message = f"{message} Auto would be {effect} ({auto.reason}): {auto.message}"
     return ScalePermission(False, reason, message)
 
 
@@ -147,18 +143,16 @@ def no_target(target: Target, namespace: str, fault: Unscalable) -> tuple[Reason
     kind = f"{target.kind} of {target.api_version}"
     match fault.fault:
         case Fault.UNKNOWN_KIND:
-            return Reason.UNKNOWN_KIND, Reason.UNKNOWN_KIND.message(kind=kind)
+            return Reason.UNKNOWN_KIND.said(kind=kind)
         case Fault.NO_SCALE:
-            return Reason.NO_SCALE_SUBRESOURCE, Reason.NO_SCALE_SUBRESOURCE.message(kind=kind)
+            return Reason.NO_SCALE_SUBRESOURCE.said(kind=kind)
         case Fault.FORBIDDEN:
-            return Reason.FORBIDDEN_GET_SCALE, Reason.FORBIDDEN_GET_SCALE.message(target=name, kind=kind)
+            return Reason.FORBIDDEN_GET_SCALE.said(target=name, kind=kind)
         case Fault.NO_SELECTOR:
-            return Reason.INVALID_SELECTOR, Reason.INVALID_SELECTOR.message(target=name)
+            return Reason.INVALID_SELECTOR.said(target=name)
         case Fault.FAILED:
-            return Reason.FAILED_GET_SCALE, Reason.FAILED_GET_SCALE.message(
-                target=name, error=fault.detail or fault.fault.value
-            )
-    return Reason.TARGET_NOT_FOUND, Reason.TARGET_NOT_FOUND.message(target=name, namespace=namespace)
+            return Reason.FAILED_GET_SCALE.said(target=name, error=fault.detail or fault.fault.value)
+    return Reason.TARGET_NOT_FOUND.said(target=name, namespace=namespace)
 
 
 def owners(pools: Mapping[Key, Raw]) -> dict[Key, dict[TargetKey, Key]]:
