@@ -89,35 +89,6 @@ def test_who_hangs_up_while_waiting_leaves_no_trace() -> None:
     assert others(with_one_more=True) == others(with_one_more=False)
 
 
-def test_who_hangs_up_while_running_leaves_when_the_step_ends() -> None:
-    engine = SteppedEngine(L40S, 0.0)
-    gone, stays = engine.submit(0.0, 500, 1000), engine.submit(0.0, 500, 10)
-    run(engine, 0.2)
-    assert engine.running == 2
-    end = engine.next_step
-    engine.abort(0.2, gone)
-    engine.advance(0.2)
-    assert engine.running == 2
-    engine.advance(end)
-    assert (engine.running, engine.in_flight) == (1, 1)
-    engine.drain()
-    assert [outcome.request for outcome in engine.take_outcomes()] == [stays]
-    counters = engine.metrics().counters
-    assert counters["request_success_stop"] + counters["request_success_length"] == 1
-    assert engine.kv_cache_usage == 0.0
-
-
-def test_who_hangs_up_amid_a_long_prompt_frees_what_was_computed_of_it() -> None:
-    engine = SteppedEngine(CRAMPED, 0.0)
-    number = engine.submit(0.0, 1000, 5)
-    engine.advance(0.001)
-    engine.advance(engine.next_step)
-    assert engine.kv_cache_usage > 0.0
-    engine.abort(engine.next_step, number)
-    run(engine, 10.0)
-    assert set(state_of(engine).values()) == {0.0}
-
-
 def test_hanging_up_twice_or_too_late_changes_nothing() -> None:
     engine = SteppedEngine(L40S, 0.0)
     number = engine.submit(0.0, 10, 2)

@@ -48,10 +48,6 @@ def masked(text: str) -> list[str]:
     return lines
 
 
-def test_prints_the_recorded_page_line_by_line_but_for_the_values() -> None:
-    assert masked(page()) == masked(RECORDED.read_text())
-
-
 def test_a_busy_page_has_the_same_lines_as_an_idle_one() -> None:
     assert masked(page(busy_engine().metrics())) == masked(RECORDED.read_text())
 

@@ -45,46 +45,12 @@ def test_requests_wait_at_the_front_door_while_nobody_is_ready_and_the_wait_is_t
     assert 59.0 < ttft < 60.0
 
 
-def test_a_loading_replica_listens_to_nobody() -> None:
-    world = fleet()
-    world.order("a", 0.0)
-    assert world.metrics("a") is None
-    world.serve("a", 60.0)
-    metrics = world.metrics("a")
-    assert metrics is not None
-    assert metrics.gauges["num_requests_running"] == 0.0
-
-
 def test_the_least_loaded_replica_gets_the_next_request_and_ties_take_turns() -> None:
     world = fleet(*steady(40, every=0.01))
     for name in ("a", "b", "c", "d"):
         world.serve(name, 0.0)
     world.advance(0.41)
     assert [len(world.replica(name).requests) for name in ("a", "b", "c", "d")] == [10, 10, 10, 10]  # type: ignore[union-attr]
-
-
-def test_a_draining_replica_gets_no_new_request_and_finishes_what_it_has() -> None:
-    world = fleet(*steady(20, output=100))
-    world.serve("a", 0.0)
-    world.serve("b", 0.0)
-    world.advance(10.5)
-    held = world.replica("b")
-    assert held is not None
-    before = set(held.requests)
-    assert before
-
-    world.drain("b", 10.5, pre_stop=15.0)
-    world.advance(20.5)
-
-    assert set(held.requests) <= before
-    world.advance(24.0)
-    assert held.drained
-    assert world.leavers() == []
-    world.advance(26.0)
-    assert world.leavers() == ["b"]
-    world.remove("b", 26.0)
-    world.advance(60.0)
-    assert world.ledger.fates == {Fate.FINISHED: 20, Fate.REJECTED: 0, Fate.LOST: 0}
 
 
 def test_a_replica_that_is_cut_off_loses_what_it_had_and_that_is_a_miss() -> None:

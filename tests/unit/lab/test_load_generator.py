@@ -77,12 +77,6 @@ async def test_what_the_client_measures_is_what_the_engine_publishes() -> None:
         assert mean == pytest.approx(published, abs=1e-3), ours
 
 
-async def test_chats_are_measured_as_completions_are() -> None:
-    async with engine_pod() as pod:
-        course = await play(traffic(pod.url, "20x0.3", endpoint="/v1/chat/completions"))
-    assert {(record.outcome, record.tokens) for record in course.records} == {("ok", 5)}
-
-
 async def test_requests_leave_at_their_times_however_slow_the_answers_are() -> None:
     async with listening(answering(TOKEN, pause=30.0), handler_cancellation=True) as url:
         course = await play(traffic(url, "100x0.5", timeout=1.0))
@@ -179,11 +173,6 @@ def test_attainment_counts_lost_requests_as_missed_and_those_in_flight_not_at_al
     assert found["attainment"] == pytest.approx(0.2)
     assert found["outcomes"] == {"ok": 3, "cut": 1, "http_500": 1}
     assert found["lag"]["max"] == pytest.approx(0.01)
-
-
-def test_nothing_yet_has_no_figures() -> None:
-    found = summarise([], Bounds(ttft=1.0))
-    assert (found["attainment"], found["ttft"], found["lost"]) == (None, None, 0)
 
 
 def test_rates_are_stages_one_after_the_other() -> None:
@@ -287,17 +276,6 @@ async def test_a_course_waits_for_a_service_that_does_not_answer_yet(
     async with http.post(f"{url}/traffic", data=impatient) as answer:
         assert answer.status == 504
     await finished(http, f"{url}/summary?course=0")
-
-
-@pytest.mark.parametrize(
-    ("path", "status"), [("summary", 404), ("summary?course=x", 400), ("requests?course=7", 404), ("health", 200)]
-)
-async def test_wrong_questions_get_answers_too(
-    generator: tuple[str, aiohttp.ClientSession], path: str, status: int
-) -> None:
-    url, http = generator
-    async with http.get(f"{url}/{path}") as answer:
-        assert answer.status == status
 
 
 async def test_traffic_without_requests_is_refused(generator: tuple[str, aiohttp.ClientSession]) -> None:

@@ -11,8 +11,8 @@ from servingpool.api.serving_pool import ServingPool
 from servingpool_lab.scenario import WORKLOADS, Scenario
 from servingpool_lab.session import save_picture
 from servingpool_lab.snapshot import Event, Snapshot
-from servingpool_lab.view import plain, words
-from servingpool_lab.view.chart import clock, fit, latest, mean, sparkline, stacked
+from servingpool_lab.view import plain
+from servingpool_lab.view.chart import fit, latest, mean, stacked
 from servingpool_lab.view.screen import Screen
 from servingpool_lab.workload import serving_pool
 
@@ -160,11 +160,6 @@ def test_a_long_run_fills_the_width_and_no_more() -> None:
     assert fit([], 5, latest) == fit([1.0], 0, latest) == []
 
 
-def test_a_young_chart_is_stretched_but_not_over_the_whole_width() -> None:
-    assert fit([1, 2], 100, latest) == [1, 1, 1, 1, 2, 2, 2, 2]
-    assert fit([1, 2, 3], 7, latest) == [1, 1, 1, 2, 2, 3, 3]
-
-
 def test_a_replica_that_becomes_ready_within_a_column_is_counted_once() -> None:
     series = {**snapshot().series, "ready": [3] * 99 + [4] * 101, "loading": [0] * 95 + [1] * 4 + [0] * 101}
     series |= {"time": [15.0 * (k + 1) for k in range(200)], "arrivals": [5.0] * 200}
@@ -177,23 +172,3 @@ def test_a_chart_stacks_loading_on_ready_and_marks_the_static_fleet() -> None:
     assert [line.plain for line in lines] == ["▁▁▁", "██ ", "██ ", "██ "]
     assert lines[1].spans[0].style.color.name == "yellow"  # type: ignore[union-attr]
     assert lines[2].spans[0].style.color.name == "green"  # type: ignore[union-attr]
-
-
-def test_two_replicas_share_a_cell_when_the_fleet_is_large() -> None:
-    lines = stacked([3], [3], styles=("green", "yellow"), height=4, top=8, mark=None)
-    assert [line.plain for line in lines] == [" ", "█", "▄", "█"]
-    shared = lines[2].spans[0].style
-    assert (shared.color.name, shared.bgcolor.name) == ("green", "yellow")  # type: ignore[union-attr]
-
-
-def test_a_sparkline_shows_little_as_little_and_nothing_as_nothing() -> None:
-    assert sparkline([0, 0.1, 4, 8], "cyan").plain == " ▁▄█"
-    assert sparkline([0, 0], "cyan").plain == "  "
-
-
-def test_words() -> None:
-    assert (clock(65), clock(3725)) == ("1:05", "1:02:05")
-    assert (words.percent(None), words.seconds(None), words.rate(None, "tok/s")) == ("–", "–", "– tok/s")
-    assert (words.rate(1190.4, "tok/s"), words.rate(5.55, "req/s")) == ("1,190 tok/s", "5.5 req/s")
-    assert (words.percentile(0.95), words.percentile(0.999)) == ("p95", "p99.9")
-    assert words.saving(80.0, 100.0) == "-20%"

@@ -101,18 +101,6 @@ def test_a_page_exists_only_while_its_server_listens() -> None:
     assert case.world.page("default/never-was") is None
 
 
-def test_a_server_that_drained_wants_to_leave_once_its_hook_is_over() -> None:
-    case = Case()
-    for name in ("a", "b"):
-        case.see(name, Standing.READY)
-    case.after(30.0)
-    case.see("b", Standing.TERMINATING, pre_stop=15.0)
-    case.after(14.0)
-    assert case.world.leavers() == []
-    case.after(60.0)
-    assert [pod.name for pod in case.world.leavers()] == ["b"]
-
-
 def test_a_pod_that_vanished_while_the_api_server_was_away_is_gone() -> None:
     case = Case()
     for name in ("a", "b"):

@@ -62,14 +62,6 @@ def as_kubernetes(pods: list[Pod], victims: Victims, replicas: int) -> set[str]:
     return {each.name for each in sorted(pods, key=rank)[: max(0, len(pods) - replicas)]}
 
 
-def test_the_idlest_pods_are_removed_and_the_youngest_of_equals() -> None:
-    pods = [pod("busy"), pod("old"), pod("young", YOUNG), pod("calm")]
-    victims = choose(pods, {"busy": 9.0, "old": 0.0, "young": 0.0, "calm": 1.0}, 2)
-    assert names(victims.pods) == ["young", "old"]
-    assert names(victims.marks) == ["young", "old"]
-    assert victims.cost == -1
-
-
 def test_a_replica_with_unknown_load_does_not_count_as_idle() -> None:
     pods = [pod("dark", YOUNG), pod("busy"), pod("calm")]
     assert names(choose(pods, {"busy": 200.0, "calm": 1.0}, 1).pods) == ["calm", "busy"]
@@ -88,22 +80,6 @@ def test_pods_that_do_not_exist_yet_are_removed_first() -> None:
     pods = [pod(f"p-{number}") for number in range(4)]
     assert len(choose(pods, {}, 3).pods) == 1
     assert choose(pods, {}, 4).pods == ()
-
-
-def test_no_pod_is_marked_if_all_are_removed() -> None:
-    assert choose([pod("a"), pod("b")], {}, 0).marks == ()
-
-
-def test_no_pod_is_marked_if_none_is_removed() -> None:
-    assert choose([pod("a", cost=(-1, OURS))], {}, 1) == Victims()
-
-
-def test_a_foreign_deletion_cost_is_respected_and_not_overwritten() -> None:
-    pods = [pod("theirs-first", cost=(-5, THEIRS)), pod("theirs-last", cost=(5, THEIRS)), pod("idle"), pod("busy")]
-    busy = {"theirs-first": 50.0, "theirs-last": 0.0, "idle": 1.0, "busy": 2.0}
-    victims = choose(pods, busy, 2)
-    assert names(victims.pods) == ["theirs-first", "idle"]
-    assert names(victims.marks) == ["idle"]
 
 
 def test_at_equal_costs_our_pods_are_removed_first() -> None:

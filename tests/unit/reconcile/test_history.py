@@ -204,17 +204,6 @@ def test_another_deployment_of_the_same_name_changes_nothing() -> None:
     assert after.replicas == 9
 
 
-def test_steady_traffic_writes_no_status_for_history() -> None:
-    world = beside_an_hpa()
-    world.set_replicas("vllm", 4, by=HPA)
-    world.step(minutes=5)
-    assert changes(world)[0]["outcome"].startswith("ready after")
-    world.writes.statuses.clear()
-    world.step(minutes=30)
-    assert world.writes.statuses, "figures are written now and then"
-    assert [patch for _, patch in world.writes.statuses if "history" in patch] == []
-
-
 def test_a_change_and_its_outcome_come_with_writes_that_replicas_cause_anyway() -> None:
     world = beside_an_hpa()
     world.writes.statuses.clear()

@@ -211,14 +211,6 @@ def test_a_pool_that_was_not_read_keeps_its_status_until_its_samples_are_stale()
     assert world.condition("MetricsAvailable")[0] == "True"
 
 
-def test_scales_down_from_a_number_set_by_hand_that_is_not_needed() -> None:
-    world = settled()
-    world.set_replicas("vllm", 6)
-    world.step(minutes=10)
-    assert world.writes.scales[0][1] == 6
-    assert world.writes.scales[-1][2] < 6
-
-
 def test_paused_observes_and_touches_nothing() -> None:
     world = serving(30.0, minutes=5, mode="Paused")
     assert world.writes.scales == []

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin
 
 import pytest
 
-from servingpool.adapters.cluster.errors import Conflict, Forbidden, Unanswered
+from servingpool.adapters.cluster.errors import Forbidden, Unanswered
 from servingpool.adapters.cluster.objects import FIELD_MANAGER
 from servingpool.api.part import Part
 from servingpool.api.status import Status
@@ -237,37 +237,6 @@ def test_who_owns_a_target_goes_on_owning_it_while_it_is_edited() -> None:
     assert world.writes.scales == [], "the younger pool scales a Deployment that it does not own"
 
 
-def test_a_scale_without_an_answer_is_reported_once_the_watch_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = short()
-    scale = world.scale
-    with monkeypatch.context() as trouble:
-        trouble.setattr(world, "show", lambda name: None)  # the watch is behind
-        trouble.setattr(world, "scale", hangs(scale, 60.0))
-        tick(world)
-
-        async def conflict(*a: Any, **k: Any) -> None:
-            raise Conflict("422")
-
-        trouble.setattr(world, "scale", conflict)
-        tick(world)
-    for _ in range(240):
-        tick(world)
-    assert world.status()["replicas"] == 2
-    assert world.status().get("lastScaleTime")
-
-
-def test_a_change_by_a_person_is_not_taken_for_a_lost_scale(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = short()
-    world.writes.refuse["scale"] = Unanswered("500")
-    tick(world)
-    world.set_replicas("vllm", 2, by="kubectl-scale")
-    del world.writes.refuse["scale"]
-    for _ in range(240):
-        tick(world)
-    assert world.writes.scales == []
-    assert world.status().get("lastScaleTime") is None, "the operator has never scaled"
-
-
 def test_rollouts_while_scales_go_unanswered_are_no_contest() -> None:
     """Scale orders end in a 500 (a webhook on deployments/scale that is down); somebody deploys three times."""
     world = short()
@@ -281,20 +250,3 @@ def test_rollouts_while_scales_go_unanswered_are_no_contest() -> None:
     tick(world)
     assert world.services["vllm"].set_by == FIELD_MANAGER
     assert world.condition("Ready") == ("True", "SucceededGetScale"), world.message("Ready")
-
-
-def test_a_rollout_during_a_scale_does_not_hide_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """kubectl set image is shown between the decision and our answer; our own event is a tick late."""
-    world = short()
-    scale, show = world.scale, world.show
-
-    async def amid(*args: Any, **kwargs: Any) -> None:
-        world.services["vllm"].number.generation += 1
-        show("vllm")
-        monkeypatch.setattr(world, "show", lambda _: None)
-        await scale(*args, **kwargs)
-
-    with monkeypatch.context() as m:
-        m.setattr(world, "scale", amid)
-        tick(world)
-    assert world.workload().replicas == 2, "the next look decides on the old number"

@@ -11,7 +11,7 @@ from servingpool.api.duration import brief
 
 from . import fake_cluster, test_other_kinds
 from .fake_cluster import TICK
-from .test_other_kinds import LWS, STS, OtherKinds, Resource
+from .test_other_kinds import STS, OtherKinds, Resource
 
 
 class Numbered(OtherKinds):
@@ -49,21 +49,6 @@ def numbered(resource: Resource = STS, *, replicas: int, pods: int = 1, fewest: 
     target = {"apiVersion": f"{resource[0]}/{resource[1]}", "kind": resource[2], "name": "vllm", "max": 10}
     cluster.pool(targets=[target | {"min": fewest}], **spec)
     return cluster
-
-
-@pytest.mark.parametrize(("resource", "pods"), [(STS, 1), (LWS, 2)])
-def test_a_scale_down_is_judged_by_the_lowest_ordinals_that_stay(resource: Resource, pods: int) -> None:
-    cluster = numbered(resource, replicas=4, pods=pods)
-    cluster.dead = frozenset({"vllm-0", "vllm-1"})
-    cluster.step(minutes=90)
-    seen = cluster.observation()
-    assert [one.ordinal for one in seen.starting] == [0, 1]
-    assert [after for *_, after in cluster.writes.scales] == [3], "one serves, and one is enough"
-    assert [one.ordinal for one in seen.ready] == [2]
-    assert "of the 1 lowest ordinals, which stay, vllm-0 is not Ready" in cluster.status()["lastDecision"]["reason"]
-    cluster.dead = frozenset()
-    cluster.step(minutes=60)
-    assert cluster.writes.scales[-1][2] == 1
 
 
 def in_turn(monkeypatch: pytest.MonkeyPatch) -> Numbered:

@@ -135,27 +135,6 @@ def world(resource: Resource = STS, *, pods: int = 1, rate: float = 2.0, **given
     return cluster
 
 
-@pytest.mark.parametrize(("resource", "pods", "gpus"), [(STS, 1, 8), (LWS, 2, 16), (STORM, 3, 24), (OTHER, 1, 8)])
-def test_any_kind_grows_under_load_and_shrinks_after_it(resource: Resource, pods: int, gpus: int) -> None:
-    cluster = world(resource, pods=pods)
-    cluster.step(minutes=20)
-    assert cluster.condition("Ready") == ("True", "SucceededGetScale")
-    assert cluster.message("Ready") == f"{resource[2]} vllm can be scaled."
-    assert cluster.condition("MetricsAvailable") == ("True", "ValidMetrics")
-    assert cluster.state().expense.gpus == 2 * gpus
-    cluster.services["vllm"].rate = 25.0
-    cluster.step(minutes=8)
-    most = max(after for *_, after in cluster.writes.scales)
-    assert most > 2
-    seen = cluster.observation()
-    assert len(seen.ready) == len(cluster.services["vllm"].engines)
-    cluster.services["vllm"].rate = 1.0
-    cluster.step(minutes=40)
-    assert cluster.writes.scales[-1][2] < most
-    assert cluster.writes.costs == [], "no ReplicaSet chooses among these pods"
-    assert "VictimsNotChosen" not in cluster.writes.reasons("pool")
-
-
 def test_a_group_is_ready_once_all_its_pods_are() -> None:
     cluster = world(LWS, pods=2, worker_ready=False)
     cluster.step()

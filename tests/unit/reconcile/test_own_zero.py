@@ -89,23 +89,6 @@ def test_a_zero_that_cannot_be_told_before_is_not_ordered() -> None:
     assert held(world) == 0
 
 
-def test_a_zero_whose_answer_was_lost_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = serving(8.0, minutes=5)
-    scale = world.scale
-
-    async def no_answer(target: Workload, replicas: int) -> None:
-        await scale(target, replicas)
-        raise Unanswered("no answer within 5 s")
-
-    monkeypatch.setattr(world, "scale", no_answer)
-    budget(world, 2)
-    world.step()
-    monkeypatch.undo()
-    world.step()
-    assert (held(world), world.condition("Ready")) == (0, OURS)
-    assert world.target().open == ()
-
-
 def applied(rate: float = 30.0, **spec: Any) -> FakeCluster:
     """A Deployment whose manifest was applied server-side without replicas, as gitops.md advises."""
     world = FakeCluster()

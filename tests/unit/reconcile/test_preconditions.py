@@ -188,14 +188,6 @@ def test_a_wrong_model_name_is_reported_with_the_right_one() -> None:
     assert world.writes.reasons("pool") == ["NoSeriesForModel"]
 
 
-def test_a_need_above_max_is_reported() -> None:
-    world = hungry(targets=[{"name": "vllm", "min": 1, "max": 3}])
-    world.step(minutes=8)
-    assert world.writes.scales[-1][2] == 3
-    assert world.condition("ScalingLimited") == ("True", "TooManyReplicas")
-    assert "max allows 3." in world.message("ScalingLimited")
-
-
 def test_below_min_is_brought_up_without_any_metrics() -> None:
     world = serving(1.0, replicas=1, targets=[{"name": "vllm", "min": 3, "max": 10}])
     world.prometheus.silent = "Prometheus backend 'default' cannot be reached"

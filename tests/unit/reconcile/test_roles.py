@@ -36,17 +36,6 @@ class TestSizes:
         assert long_prompts.ordered[0] > long_answers.ordered[0]
         assert long_prompts.ordered[1] < long_answers.ordered[1]
 
-    def test_more_traffic_grows_both_and_less_shrinks_them(self) -> None:
-        world = settled()
-        before = world.ordered
-        world.go(24.0, 90)
-        prefill, decode = world.ordered
-        assert prefill > before[0]
-        assert decode >= before[1]
-        assert world.condition("SLOMet") == ("True", "ObjectiveMet")
-        world.go(4.0, 60)
-        assert world.ordered < before
-
     def test_the_status_has_what_each_decision_rests_on(self) -> None:
         world = settled()
         for role, service in (("prefill", world.prefill), ("decode", world.decode)):
@@ -64,13 +53,6 @@ class TestSizes:
         assert world.status()["replicas"] == sum(world.ordered)
         assert world.status()["throughput"]["generationTokensPerSecond"] == pytest.approx(1600.0, rel=0.05)
         assert world.status()["throughput"]["promptTokensPerSecond"] == pytest.approx(24_000.0, rel=0.05)
-
-    def test_prefill_keeps_a_tenth_of_a_second_of_the_clients_bound_for_the_handover(self) -> None:
-        world = settled(minutes=1)
-        first, second = (side.seen.pool.spec.slo for side in world.state().stages)
-        assert (first.time_to_first_token, first.time_per_output_token) == (1.9, None)
-        assert (second.time_to_first_token, second.time_per_output_token) == (1.9, 0.1)
-        assert first.attainment_share * second.attainment_share == pytest.approx(0.95, abs=1e-5)
 
     @pytest.mark.parametrize("prefill", [1, 3])
     def test_an_answer_that_somebody_has_a_prefill_engine_write_changes_nothing_of_what_a_prompt_costs(
@@ -160,13 +142,6 @@ class TestTogether:
         assert bound.condition("ScalingLimited") == ("True", "PrefillPerDecode"), "lower min would change nothing"
         assert f" prefillPerDecode raises them to {max(bound.ordered)} beside " in bound.message("ScalingLimited")
 
-    def test_a_ratio_between_whole_numbers_orders_nothing_for_lack_of_metrics(self) -> None:
-        world = RoleCluster(rate=1.0, prefill=1, decode=1)
-        world.pool(prefillPerDecode={"min": 0.7, "max": 0.7})
-        world.prometheus.silent = "down"
-        world.step(minutes=10)
-        assert world.ordered == (1, 1)
-
     def test_the_largest_change_of_a_step_is_of_each_role(self) -> None:
         world = settled(minutes=20, rate=4.0, spec={"behavior": {"maxChangePerStep": 1}})
         world.rate, changes = 40.0, set()
@@ -176,17 +151,6 @@ class TestTogether:
             changes.add(tuple(now - then for now, then in zip(world.ordered, before, strict=True)))
         assert max(map(max, changes)) == 1
         assert (1, 1) in changes, "each role takes its own step"
-
-    def test_the_ratio_stops_at_max(self) -> None:
-        world = settled()
-        assert world.ordered[0] < 4
-        world.pool(prefillPerDecode={"min": 12}, targets=[{**PREFILL, "max": 4}, DECODE])
-        world.step(minutes=10)
-        assert world.ordered[0] == 4
-
-    def test_the_only_target_of_a_role_keeps_its_base(self) -> None:
-        world = settled(rate=0.3, prefill=4, spec={"targets": [{**PREFILL, "base": 3}, DECODE]})
-        assert world.ordered == (3, 1)
 
     def test_both_sleep_and_both_wake(self) -> None:
         targets = [{**PREFILL, "min": 0}, {**DECODE, "min": 0}]
@@ -240,16 +204,6 @@ class TestTogether:
 
 
 class TestKept:
-    def test_what_each_role_learned_outlives_a_restart(self) -> None:
-        world = settled()
-        learned = {role: world.state().kept.memories[role].profile for role in ("prefill", "decode")}
-        world.restart()
-        world.step()
-        for role, profile in learned.items():
-            again = world.state().kept.memories[role].profile
-            assert again.learned >= profile.learned - 600.0 > 1000.0, "it is written every ten minutes"
-            assert again.reference == role
-
     @pytest.mark.parametrize("stops", [False, True])
     @pytest.mark.parametrize("roles", [("prefill", "decode"), ("",)])
     def test_the_profile_of_roles_that_came_or_went_during_an_outage_is_alone_in_the_status(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-import pytest
-
 from servingpool.catalogue.metrics import Metric
 
 from .fake_cluster import FakeCluster
@@ -67,36 +65,6 @@ def test_replicas_are_there_when_the_window_begins_and_go_after_it_past_midnight
     assert world.writes.scales[-1][2] == 1
 
 
-def test_the_window_of_tuesday_does_not_come_on_wednesday() -> None:
-    world = quiet("2026-11-25T23:15+01:00", EVENING)
-    until(world, "2026-11-26T00:40+01:00")
-    assert world.writes.scales == []
-
-
-@pytest.mark.parametrize(
-    ("zone", "begin", "rises", "falls"),
-    [
-        # 02:00 to 03:00 is skipped: the window begins with the change, and ends at 03:30 by the new offset.
-        ("Europe/Berlin", "2026-03-29T01:40+01:00", "2026-03-29T03:00+02:00", "2026-03-29T03:30+02:00"),
-        ("America/New_York", "2026-03-08T01:40-05:00", "2026-03-08T03:00-04:00", "2026-03-08T03:30-04:00"),
-        # 02:30 comes twice in Berlin: the first counts. In New York it comes once, by the new offset.
-        ("Europe/Berlin", "2026-10-25T02:10+02:00", "2026-10-25T02:30+02:00", "2026-10-25T03:30+01:00"),
-        ("America/New_York", "2026-11-01T01:40-05:00", "2026-11-01T02:30-05:00", "2026-11-01T03:30-05:00"),
-    ],
-)
-def test_a_fleet_keeps_local_time_when_clocks_change(zone: str, begin: str, rises: str, falls: str) -> None:
-    night = {"name": "night", "timeZone": zone, "start": "02:30", "end": "03:30", "max": 3, "min": 3}
-    world = quiet(begin, night)
-    seen: list[tuple[float, int, int]] = []
-    while world.now < unix(falls) + 300.0:
-        world.step()
-        bounds = world.loop.states["chat", "pool"].decision.bounds  # type: ignore[union-attr]
-        seen.append((world.now, bounds.least.replicas, bounds.most.replicas))
-    first, *_, last = (at for at, _, most in seen if most == 3)
-    assert (first, last) == (unix(rises), unix(falls) - 15.0)
-    assert 120.0 <= unix(rises) - next(at for at, least, _ in seen if least == 3) <= 135.0
-
-
 def test_of_windows_that_overlap_the_highest_bounds_are_told_and_exported() -> None:
     night = {"name": "night", "timeZone": "UTC", "start": "20:00", "end": "06:00", "max": 2}
     launch = {"name": "launch", "timeZone": "UTC", "start": "21:00", "end": "23:00", "min": 3, "max": 12}
@@ -114,25 +82,6 @@ def test_of_windows_that_overlap_the_highest_bounds_are_told_and_exported() -> N
     assert world.writes.scales[-1][2] <= 2
 
 
-def test_in_recommend_mode_the_window_is_recommended_and_not_applied() -> None:
-    world = quiet("2026-11-24T23:20+01:00", EVENING, mode="Recommend")
-    until(world, "2026-11-24T23:40+01:00")
-    assert world.writes.scales == []
-    assert world.status()["desiredReplicas"] == 4
-    [event] = [event for event in world.writes.events if event[2] == "Recommended"]
-    assert "by schedule evening" in event[3]
-
-
-def test_a_restart_within_a_window_changes_nothing() -> None:
-    world = quiet("2026-11-24T23:20+01:00", EVENING)
-    until(world, "2026-11-24T23:45+01:00")
-    scales = list(world.writes.scales)
-    world.restart()
-    world.step(minutes=5)
-    assert world.writes.scales == scales
-    assert world.status()["bounds"]["schedule"] == "evening"
-
-
 def test_a_zone_that_this_operator_does_not_know_is_told_in_a_condition() -> None:
     """As the API server knows it, its database is newer."""
     world = quiet("2026-11-24T22:00+00:00", EVENING | {"timeZone": "Europe/Newtown"})
@@ -140,18 +89,3 @@ def test_a_zone_that_this_operator_does_not_know_is_told_in_a_condition() -> Non
     assert world.condition("Ready") == ("False", "InvalidSpec")
     assert "spec.schedules[0].timeZone: must be an IANA time zone" in world.message("Ready")
     assert world.writes.scales == []
-
-
-def test_a_large_change_goes_in_steps_and_each_says_so() -> None:
-    world = quiet(
-        "2026-11-24T22:00+00:00",
-        {"name": "day", "timeZone": "UTC", "min": 6},
-        behavior={"maxChangePerStep": 2},
-    )
-    world.step(minutes=1)
-    assert [scale[1:] for scale in world.writes.scales] == [(1, 3), (3, 5), (5, 6)]
-    said = [event[3] for event in world.writes.events if event[2] == "SuccessfulRescale"]
-    assert all(
-        "maxChangePerStep is 2" in each and "min is 6 by schedule day; this step stops at " in each for each in said[:2]
-    )
-    assert "at most 2 replicas" not in said[2]

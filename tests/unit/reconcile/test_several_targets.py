@@ -11,7 +11,6 @@ import pytest
 
 from servingpool.adapters.cluster.errors import Conflict, Forbidden, Unanswered
 from servingpool.adapters.cluster.objects import TargetKey
-from servingpool.decision.params import DEFAULT
 from servingpool.reconcile.act import ScaleOutcome
 from servingpool.reconcile.plan.pool_plan import ScaleAction
 
@@ -65,26 +64,6 @@ class TestOrders:
         assert world.status()["replicas"] == 3 + added
         assert world.state().scaled_at == world.now
 
-    def test_a_target_whose_pods_find_no_node_makes_the_next_one_be_ordered_in_the_same_tick(self) -> None:
-        world = MixedCluster(rate=20.0, fixed=1, spot=3)
-        world.pool()
-        world.step(minutes=25)
-        world.spot.unschedulable = True
-        world.rate = 44.0
-        world.until(lambda: ordered(world.spot) > 3)
-        since = world.now
-        world.until(lambda: stuck(world, "spot") is not None)
-        assert DEFAULT.unschedulable_after < world.now - since <= DEFAULT.unschedulable_after + 30.0
-        now = [change for change, at in zip(changes(world), world.writes.at, strict=True) if at == world.now]
-        assert now == [("fixed", 1, 2)]
-        assert ordered(world.spot) == len(world.spot.engines) + 1, "one pending pod stays, to see when nodes are back"
-        world.step(minutes=10)
-        served = len(world.fixed.engines) + len(world.spot.engines)
-        assert served == 5
-        world.spot.unschedulable = False
-        world.until(lambda: ordered(world.fixed) == 1, minutes=120)
-        assert len(world.spot.engines) >= 4
-
     def test_nodes_lost_while_prometheus_is_silent_are_made_up_for(self) -> None:
         world = MixedCluster()
         world.pool()
@@ -100,14 +79,6 @@ class TestOrders:
         world.step(minutes=5)
         assert len(world.fixed.engines) + len(world.spot.engines) >= before
         assert ordered(world.spot) == 2, "one pending pod stays, to see when nodes are back"
-
-    def test_increases_come_first(self) -> None:
-        world = MixedCluster()
-        world.pool()
-        world.step(minutes=60)
-        for plan in world.plans:
-            grows = [action.grows for action in plan.actions]
-            assert grows == sorted(grows, reverse=True)
 
     @pytest.mark.parametrize("error", [Conflict("409"), Forbidden("403"), Unanswered("no answer")])
     def test_nothing_is_removed_if_what_was_to_be_added_was_not_ordered(self, error: Exception) -> None:
@@ -282,12 +253,6 @@ class TestTargetsThatMayNotBeScaled:
         assert world.condition("Ready")[0] == "True"
         assert changes(world) != []
 
-    def test_one_target_at_0_is_as_any_other_number(self) -> None:
-        world = MixedCluster(rate=40.0, fixed=1, spot=0)
-        world.pool()
-        world.step(minutes=20)
-        assert "spot" in {name for name, _, _ in changes(world)}
-
 
 def test_recommended_is_each_mix_once_though_the_sum_stays_the_same() -> None:
     world = MixedCluster(fixed=4)
@@ -317,22 +282,6 @@ class TestMemory:
         world.step()
         assert world.prometheus.asked.count("history") == 1
         assert world.condition("Calibrating", "other")[0] == "False"
-
-    def test_the_speed_of_each_target_outlives_a_restart(self) -> None:
-        world = MixedCluster()
-        world.pool()
-        world.until(lambda: ordered(world.fixed) == 1)
-        world.step(minutes=15)
-        profile = world.status()["profile"]
-        assert [kind["target"] for kind in profile["kinds"]] == ["fixed", "spot"]
-        assert profile["reference"] == "fixed"
-        world.restart()
-        world.step()
-        kinds = world.state().memory.profile.kinds
-        assert [kind.target for kind in kinds] == ["fixed", "spot"]
-        assert kinds[1].speed == pytest.approx(1.0, abs=0.1)
-        world.step(minutes=30)
-        assert ordered(world.fixed) == 1, "it need not be learned anew"
 
     def test_a_profile_that_names_a_target_that_left_the_spec_is_read(self) -> None:
         world = MixedCluster()

@@ -116,15 +116,6 @@ def test_idle_then_zero_then_the_first_request_then_serving_and_each_says_so() -
     assert world.replicas >= 1
 
 
-def test_a_budget_that_is_large_enough_changes_no_wake() -> None:
-    alone, shared = asleep(), Behind()
-    budget(shared, 100)
-    shared.to_zero()
-    for world in (alone, shared):
-        world.go(0.2, 0.25)
-    assert shared.replicas == alone.replicas > 2
-
-
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_small_budget_wakes_as_many_replicas_as_it_has_gpus_for(replicas: int) -> None:
     world = busy()
@@ -132,23 +123,6 @@ def test_a_small_budget_wakes_as_many_replicas_as_it_has_gpus_for(replicas: int)
     world.go(0.0, 16)
     world.go(0.2, 0.25)
     assert world.replicas == replicas
-
-
-def test_a_first_wake_of_which_nothing_is_known_gets_one_replica_of_a_budget() -> None:
-    world = Behind()
-    budget(world, 8)
-    world.go(0.0, 40)
-    assert world.replicas == 0
-    world.go(0.2, 0.25)
-    assert world.replicas == 1
-
-
-def test_hands_stay_off_in_recommend_and_the_recommendation_is_zero() -> None:
-    world = Behind(mode="Recommend")
-    world.go(6.0, 30)
-    world.go(0.0, 20)
-    assert world.replicas == 2
-    assert world.status()["desiredReplicas"] == 0
 
 
 def test_a_gateway_that_holds_longer_than_a_cold_start_is_ready_for_zero() -> None:
@@ -223,15 +197,6 @@ def test_one_of_two_gateways_whose_scrape_fails_keeps_a_replica_and_brings_one_b
     assert world.state().memory.profile.vanished is None
 
 
-def test_a_gateway_that_was_removed_is_missed_by_nobody() -> None:
-    world = Behind()
-    world.counts[OTHER] = [0.0, 0.0]
-    world.go(20.0, 30)
-    del world.counts[OTHER]
-    world.go(0.0, 16)
-    assert world.replicas == 0
-
-
 def test_where_the_series_vanish_at_zero_one_replica_stays_and_a_restart_does_not_forget_it() -> None:
     world = busy()
     world.go(0.0, 14)
@@ -253,43 +218,8 @@ def test_where_the_series_vanish_at_zero_one_replica_stays_and_a_restart_does_no
     assert len(ups) == 1, "it does not flap"
 
 
-def test_prometheus_is_away_at_zero() -> None:
-    world = asleep()
-    world.prometheus.silent, world.prometheus.gateways = "no answer", Unknown("no answer")
-    world.go(0.0, 2)
-    assert world.replicas == 0
-    assert world.condition("ZeroReady") == ("Unknown", "DemandNotShown")
-    world.go(0.0, 3)
-    assert world.replicas == 1
-    world.prometheus.silent, world.prometheus.gateways = None, {}
-    world.go(0.0, 20)
-    assert world.replicas == 0
-
-
-def test_an_operator_that_starts_anew_at_zero_stays_there_and_wakes_to_what_it_had_learned() -> None:
-    usual, world = busy().replicas, asleep()
-    world.restart()
-    world.go(0.0, 30)
-    assert world.replicas == 0
-    world.go(0.2, 0.25)
-    assert world.replicas >= usual - 1
-
-
 def test_an_engine_that_is_not_scraped_says_nothing_on_the_gateway() -> None:
     world = busy()
     world.hidden = {world.services["vllm"].engines[0].name}
     world.go(20.0, 1)
     assert world.condition("ZeroReady") == ("False", "FirstRequestFails")
-
-
-def test_a_request_that_came_in_paused_at_zero_brings_nothing_in_auto_an_hour_later() -> None:
-    world = asleep()
-    spec: dict[str, Any] = {"metrics": {"gateway": GATEWAY}, "targets": [{"name": "vllm", "min": 0, "max": 8}]}
-    world.pool(**spec, mode="Paused")
-    world.go(1.0, 1)
-    world.go(0.0, 60)
-    world.pool(**spec)
-    world.go(0.0, 5)
-    assert world.replicas == 0
-    world.go(1.0, 0.25)
-    assert world.replicas > 0

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from servingpool_simulation.families.arrivals import arrivals, autoregressive, wandering
+from servingpool_simulation.families.arrivals import arrivals, wandering
 from servingpool_simulation.families.clients import clients_mix
 from servingpool_simulation.families.correlated import correlated_lengths
 from servingpool_simulation.families.held_out import held_out
 from servingpool_simulation.families.large import conv_hours
-from servingpool_simulation.families.lengths import LogNormal, independent, like
+from servingpool_simulation.families.lengths import LogNormal, independent
 from servingpool_simulation.families.long_prompts import Tail, long_prompts, tailed
 from servingpool_simulation.families.on_off import on_off
 from servingpool_simulation.families.reasoning import reasoning
@@ -102,14 +102,6 @@ def test_a_wandering_rate_has_a_mean_of_one_and_its_memory() -> None:
     assert np.corrcoef(deviation[:-500], deviation[500:])[0, 1] == pytest.approx(np.exp(-1), abs=0.05)
 
 
-def test_autoregression_takes_uneven_gaps() -> None:
-    at = np.cumsum(np.tile([1.0, 9.0], 50_000))
-    values = autoregressive(np.random.default_rng(0), at, 10.0)
-    assert values.std() == pytest.approx(1.0, abs=0.03)
-    near = np.corrcoef(values[1:-1:2], values[2::2])[0, 1], np.corrcoef(values[0::2], values[1::2])[0, 1]
-    assert sorted(near) == pytest.approx([np.exp(-0.9), np.exp(-0.1)], abs=0.02)
-
-
 def test_lengths_have_their_median_and_their_bounds() -> None:
     drawn = LogNormal(1_000.0, 1.0, 100, 5_000).draw(np.random.default_rng(0), 100_000)
     assert np.median(drawn) == pytest.approx(1_000, rel=0.02)
@@ -118,13 +110,6 @@ def test_lengths_have_their_median_and_their_bounds() -> None:
     assert (drawn > 2_718).mean() == pytest.approx(0.159, abs=0.005)
     with pytest.raises(ValueError, match="need 1 <= least <= median"):
         LogNormal(50.0, 1.0, 100, 5_000)
-
-
-def test_resampled_pairs_stay_together() -> None:
-    code = azure2023_code()
-    prompt, output = like(code)(np.random.default_rng(0), 500)
-    recorded = set(zip(code.prompt.tolist(), code.output.tolist(), strict=True))
-    assert set(zip(prompt.tolist(), output.tolist(), strict=True)) <= recorded
 
 
 def test_regimes_keep_to_their_levels_and_stay_as_long_as_asked() -> None:
@@ -173,14 +158,6 @@ def test_the_tail_is_pareto_up_to_its_end_and_nothing_piles_up_there() -> None:
     assert (drawn > 119_900).mean() < 0.001
 
 
-def test_documents_are_few_requests_and_most_of_the_prompt_tokens() -> None:
-    body = LogNormal(1_000.0, 1.0, 16, 120_000)
-    trace = long_prompts(5.0, body, OUTPUT, tail=Tail(0.05, 15_000.0, 0.8), duration=7_200.0, seed=0)
-    documents = trace.prompt >= 15_000
-    assert documents.mean() == pytest.approx(0.05, abs=0.01)
-    assert trace.prompt[documents].sum() > 0.5 * trace.prompt.sum()
-
-
 def test_lengths_come_in_clumps_while_requests_stay_even() -> None:
     wide = LogNormal(1_000.0, 1.0, 1, 100_000)
     trace = correlated_lengths(10.0, wide, wide, common=0.6, memory=60.0, duration=36_000.0, seed=0)
@@ -191,13 +168,6 @@ def test_lengths_come_in_clumps_while_requests_stay_even() -> None:
     # 600 requests, that is 60 s, apart: 0.6 / e = 0.22.
     assert np.corrcoef(logs[:-600], logs[600:])[0, 1] == pytest.approx(0.22, abs=0.08)
     assert abs(np.corrcoef(logs, np.log(trace.output))[0, 1]) < 0.2
-
-
-def test_reasoning_answers_are_long() -> None:
-    trace = reasoning(5.0, duration=7_200.0, seed=0)
-    assert (trace.output.min(), trace.output.max()) == (1_000, 30_000)
-    assert np.median(trace.output) == pytest.approx(4_000, rel=0.05)
-    assert trace.output.mean() > 5 * trace.prompt.mean()
 
 
 def test_a_code_day_has_the_recorded_bursts_on_the_2024_tide() -> None:
