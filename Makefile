@@ -22,7 +22,7 @@ LANE := $(BIN)/python tools/lane.py
 E2E := -m pytest -p no:randomly --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo afternoon fleet test test-equipment keda coverage test-unit test-vllm test-ollama test-gpu test-backends faults soak lint format generate verify docs bench bench-control rivals evidence lanes assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp guard lock image backtest-image lab-image image-test wheels dist zipapp chart-package release sbom version clean
+.PHONY: help go run demo test test-equipment keda coverage test-unit test-vllm test-ollama test-gpu test-backends faults soak lint format generate verify docs bench bench-control rivals evidence lanes assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp guard lock image backtest-image lab-image image-test wheels dist zipapp chart-package release sbom version clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -44,12 +44,6 @@ run: $(STAMP)  ## Real API server, real Prometheus, emulated vLLM fleet, the ope
 
 demo: $(STAMP)  ## An hour of the Azure trace on virtual time, with an HTML report; no cluster, no Go
 	@$(BIN)/servingpool demo
-
-afternoon: $(STAMP)  ## From an HPA to Auto and back in real time (100 minutes), written down in docs/records/afternoon.md
-	@PYTHONPATH=tools $(BIN)/python -m afternoon
-
-fleet: $(STAMP)  ## An hour of three pools under one budget, two GPU types, to zero and back, written down in docs/records/fleet-run.md
-	@PYTHONPATH=tools $(BIN)/python -m fleet_run
 
 # A file is whole in one process: its tests may come in an order. More processes than cores, for integration tests wait;
 # tests/integration/conftest.py puts those beside tests that compute. tests/placing.py says which share a control plane.

@@ -18,9 +18,7 @@ EQUIPMENT: Final = (
     "integration/test_processes.py",
     "unit/benchmarks",
     "unit/lab",
-    "unit/tools/test_afternoon.py",
     "unit/tools/test_assets.py",
-    "unit/tools/test_fleet_run.py",
     "unit/tools/test_lane.py",
     "unit/tools/test_lanes.py",
 )

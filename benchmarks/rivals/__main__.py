@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 
 import build_keda
-from recording import ROOT, print_result
 from rivals.page import page
 from rivals.record import Record
 from rivals.run import Rivals
@@ -14,6 +13,7 @@ from rivals.scene import MINUTES, STAGES
 from servingpool_lab.binaries import ensure_binaries
 from servingpool_lab.go_modules import LAB
 
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "benchmarks" / "rivals.md"
 RECORD = PAGE.with_suffix(".json")
 DIRECTORY = ROOT / "build" / "rivals"
@@ -39,7 +39,8 @@ def main() -> int:
         run.run().write(asked.record)
     record = Record.read(asked.record)
     asked.page.write_text(page(record))
-    return print_result(asked.page, record.faults)
+    print(f"Page: {asked.page}", *record.faults, sep="\n")
+    return 1 if record.faults else 0
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from recording import row
 from rivals.record import STEP, FleetRecord, Record
 from rivals.scene import FLEETS, HARDWARE, INITIAL, JITTER, LEAST, LOAD, MOST, SLO, STAGES
 
@@ -100,13 +99,13 @@ def _head(record: Record) -> Iterator[str]:
 def _results(record: Record) -> Iterator[str]:
     yield from ("## Results", "")
     columns = ("attained", "first token late", "tokens slow", "lost", "unanswered", "replica-hours", "writes")
-    yield from row("", *columns)
-    yield from row("---", *["---:"] * len(columns))
+    yield from _row("", *columns)
+    yield from _row("---", *["---:"] * len(columns))
     for slug, found in _ordered(record):
         counts = [sum(one) for one in (found.met, found.late, found.slow, found.lost)]
         held = attainment(found, record.sent) >= SLO.attainment
         told = _percent(attainment(found, record.sent))
-        yield from row(
+        yield from _row(
             FLEETS[slug].title,
             told if held else f"**{told}**",
             *(f"{count:,}" for count in counts[1:]),
@@ -136,11 +135,11 @@ def _simulator(record: Record) -> Iterator[str]:
     )
     yield ""
     columns = ("attained", "simulated", "replica-hours", "simulated", "writes", "simulated")
-    yield from row("", *columns, "")
-    yield from row("---", *["---:"] * len(columns), "---")
+    yield from _row("", *columns, "")
+    yield from _row("---", *["---:"] * len(columns), "---")
     for slug, found in _ordered(record):
         far = list(deviations(found, record.sent))
-        yield from row(
+        yield from _row(
             FLEETS[slug].title,
             _percent(attainment(found, record.sent)),
             _percent(found.simulated.attainment),
@@ -169,12 +168,12 @@ def _worst(record: Record) -> Iterator[str]:
         "replicas ordered",
         "minute by minute",
     )
-    yield from row("", *columns)
-    yield from row("---", *["---:"] * 4, "---", "---")
+    yield from _row("", *columns)
+    yield from _row("---", *["---:"] * 4, "---", "---")
     for slug, found in _ordered(record):
         one = worst(found, record.sent)
         each_minute = [str(each) for each in one.replicas[int(60 / STEP) - 1 :: int(60 / STEP)]]
-        yield from row(
+        yield from _row(
             FLEETS[slug].title,
             f"{one.begin} to {one.end}",
             f"{one.sent - one.met:,}",
@@ -191,14 +190,14 @@ def _stages(record: Record) -> Iterator[str]:
     yield "Attained, and the mean of the replicas ordered."
     yield ""
     fleets = _ordered(record)
-    yield from row("", *(FLEETS[slug].title for slug, _ in fleets))
-    yield from row("---", *["---:"] * len(fleets))
+    yield from _row("", *(FLEETS[slug].title for slug, _ in fleets))
+    yield from _row("---", *["---:"] * len(fleets))
     each = record.minutes / len(STAGES)
     for number, stage in enumerate(STAGES):
         begin, end = round(number * each), round((number + 1) * each)
         spans = [span(found, record.sent, begin, end) for _, found in fleets]
         cells = (f"{_percent(one.attainment)}, {sum(one.replicas) / len(one.replicas):.1f}" for one in spans)
-        yield from row(f"{stage}", *cells)
+        yield from _row(f"{stage}", *cells)
     yield ""
 
 
@@ -242,6 +241,10 @@ def _of_keda() -> Iterator[str]:
         "engines' own histograms, as its rules fall back to measured ones where no predictor runs; its recording rule "
         "is a subquery; the replicas of kube-state-metrics are a page of the emulator."
     )
+
+
+def _row(*cells: str) -> Iterator[str]:
+    yield f"| {' | '.join(cells)} |"
 
 
 def _percent(share: float) -> str:

@@ -14,7 +14,6 @@ from typing import Any
 
 import build_keda
 from lane import tested_commit
-from recording import say
 from rivals import aggregation
 from rivals.aggregation import serving_custom_metrics
 from rivals.autoscalers import hpas, scaled_objects
@@ -46,6 +45,11 @@ from servingpool_simulation.traces import Trace
 OBSERVE_SECONDS, LINE_SECONDS = 5.0, 60.0
 SILENT = 3
 """Observations in a row in which a part does not answer, before the page says so: the machine may be busy."""
+
+
+def say(what: str, seconds: float) -> None:
+    """What was done, for who watches, and how many seconds it took."""
+    print(f"{seconds:6.1f} s  {what}", flush=True)
 
 
 class RivalsStack(AnyStack):

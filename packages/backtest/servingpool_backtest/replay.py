@@ -81,12 +81,6 @@ class Replayed:
         """Share of the requests that met every bound; None without any."""
         return self.met / self.requests if self.requests else None
 
-    @property
-    def mean_ttft(self) -> float | None:
-        """Seconds; None without a first token."""
-        every = np.concatenate(self._ttft) if self._ttft else np.zeros(0)
-        return float(np.nanmean(every)) if np.any(~np.isnan(every)) else None
-
     def quantiles(self) -> dict[str, dict[str, float | None]]:
         """TTFT and TPOT in seconds, by percentile."""
         found: dict[str, dict[str, float | None]] = {}

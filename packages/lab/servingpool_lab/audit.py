@@ -29,12 +29,6 @@ STATUS_RULE = {
     "verbs": ["patch"],
     "resources": [{"group": "servingpool.dev", "resources": ["servingpools/status"]}],
 }
-PODS_RULE = {
-    # With the answers: a pod of a Deployment has no name before, and only they say whether a deleted pod is gone.
-    "level": "RequestResponse",
-    "verbs": ["create", "delete"],
-    "resources": [{"group": "", "resources": ["pods"]}],
-}
 
 
 @dataclass(frozen=True)
@@ -48,18 +42,11 @@ class Write:
     resource: str
     name: str
     body: Any
-    answer: Any = None
-    """The object as it was stored or as it was last; of pods only."""
 
     @property
     def seconds(self) -> float:
         """`at` in Unix time, in seconds."""
         return datetime.fromisoformat(self.at).timestamp()
-
-    @property
-    def gone(self) -> bool:
-        """Whether this deleted a pod that is gone with the answer; else it drains."""
-        return not (self.answer or {}).get("metadata", {}).get("deletionGracePeriodSeconds")
 
     @property
     def replicas(self) -> int | None:
@@ -74,18 +61,9 @@ class Write:
 
 def flags(directory: Path) -> list[str]:
     """Flags of a kube-apiserver that writes it down."""
-    return _flags(directory, RULE, STATUS_RULE)
-
-
-def flags_with_pods(directory: Path) -> list[str]:
-    """The same, and which pods come and go."""
-    return _flags(directory, RULE, PODS_RULE)
-
-
-def _flags(directory: Path, *rules: dict[str, Any]) -> list[str]:
     head = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"]}
     policy = directory / "audit-policy.yaml"
-    policy.write_text(yaml.safe_dump({**head, "rules": [*rules, {"level": "None"}]}))
+    policy.write_text(yaml.safe_dump({**head, "rules": [RULE, STATUS_RULE, {"level": "None"}]}))
     return [f"--audit-policy-file={policy}", f"--audit-log-path={directory / 'audit.log'}"]
 
 
@@ -106,7 +84,6 @@ def writes(plane: ControlPlane, namespace: str) -> list[Write]:
                 resource=where["resource"] + subresource,
                 name=where.get("name", ""),
                 body=event.get("requestObject"),
-                answer=event.get("responseObject"),
             )
         )
     return sorted(found, key=lambda write: write.at)
