@@ -61,6 +61,7 @@ def test_the_operators_wheel_holds_the_operator_alone(wheels: Mapping[str, ZipFi
         "decision",
         "gpubudget",
         "handlers",
+        "loop",
         "reconcile",
         "status",
         "record",
