@@ -85,7 +85,6 @@ ABLATIONS: tuple[Ablation, ...] = (
     Ablation("calm burn", "replicas are added while calibrating, whoever is late", {"calm_burn": 0.0}),
     Ablation("idle window", "ten minutes without a request are idle", {"idle_window": 600.0}),
     Ablation("longest gap", "counters of half an hour apart are compared", {"longest_gap": 1800.0}),
-    Ablation("engine stuck", "an engine that serves nothing is one like others", {"engine_stuck": 1e9}),
     Ablation("stands still", "gauges are believed whatever moves", {"stands_still": 1e9}),
     Ablation("beside the queue", "prefill beside a queue is as fast", {"prefill_beside_queue": 1.0}),
     Ablation("unschedulable", "pods without a node are waited for without end", {"unschedulable_after": 1e9}),

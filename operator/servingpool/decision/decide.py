@@ -18,7 +18,6 @@ from servingpool.decision.learn.memory import Memory
 from servingpool.decision.learn.updating import update
 from servingpool.decision.need.planning import at_zero, plan, remembered
 from servingpool.decision.observation import Observation, Reading, Unknown
-from servingpool.decision.observe.gauges import standing_still
 from servingpool.decision.observe.lateness import Queues
 from servingpool.decision.pool import Beside, Bound, Pool
 from servingpool.decision.roles import DECODE, PREFILL, Ratio
@@ -51,11 +50,11 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     pool = pool.within(bounds)
     fleet = fleet.within(pool)
     frontier = fleet.frontier
-    planned = plan(seen, pool, updated, frontier, unused=updated.memory.unused(pool, now))
+    standing = () if seen.metered else updated.memory.standing
+    planned = plan(seen, pool, updated, frontier, hung=len(standing), unused=updated.memory.unused(pool, now))
     memory = remembered(updated, pool, planned, now)
     # By the clock of the samples: Prometheus's may differ from ours.
     since = max((one.at for one in memory.samples.values()), default=now) - pool.params.longest_gap
-    standing = () if seen.metered else standing_still(memory.samples, seen.ready, pool.params.stands_still)
     queues = Queues.recent(seen, memory.samples, memory.gateway_queue, since, {one.replica for one in standing})
     sleeping = at_zero(seen, pool, memory, now, frontier)
     limited = limit(seen, pool, bounds, memory, sleeping or planned, now, queues.longest_wait, fleet)

@@ -15,7 +15,7 @@ from servingpool.catalogue.template import render
 from servingpool.decision.learn.forecast import Outlook
 from servingpool.decision.learn.miss_curve import Curve
 from servingpool.decision.observation import EPSILON, Reading, Unknown
-from servingpool.decision.observe.gauges import Standing
+from servingpool.decision.observe.samples import Standing
 from servingpool.decision.pool import Bounds
 
 ENOUGH = 0.999

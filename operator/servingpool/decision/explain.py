@@ -14,9 +14,9 @@ from servingpool.decision.decision import AtZero, Figures, Limited, Plan
 from servingpool.decision.learn.memory import Memory, UpdateResult
 from servingpool.decision.learn.miss_curve import tpot_infeasible
 from servingpool.decision.observation import Reading, Unknown
-from servingpool.decision.observe.gauges import Standing, doubted_queue
+from servingpool.decision.observe.gauges import doubted_queue
 from servingpool.decision.observe.lateness import Lateness, Queues, Witness
-from servingpool.decision.observe.samples import BEGUN, GENERATED, PROMPTS, TTFT_COUNT, TTFT_SUM, WAITED
+from servingpool.decision.observe.samples import BEGUN, GENERATED, PROMPTS, TTFT_COUNT, TTFT_SUM, WAITED, Standing
 from servingpool.decision.observe.window import MINUTE, READY, RUNNING, SUMS, WAITING, Slice, rate_window
 from servingpool.decision.pool import Pool
 from servingpool.decision.words import MOST_NAMED, clock, shown, span
@@ -131,7 +131,7 @@ def doubts(memory: Memory, plan: Plan | Unknown, standing: Sequence[Standing], p
     """Sentences on figures that were read and are not believed."""
     found = []
     if memory.damaged is not None and memory.coverage > 0.0:
-        found.append(f"left out, because no replica can do so: {memory.damaged}")
+        found.append(f"left out of this scrape: {memory.damaged}")
     if standing:
         said = f"no progress at {told_standing(standing)}: such gauges are not believed"
         if not isinstance(plan, Unknown) and plan.stuck:

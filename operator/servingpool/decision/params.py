@@ -43,11 +43,9 @@ class Params:
     included_slope: float = 0.3
     """Seconds of TTFT per second of queue, 0.1 to 0.5, below which the histogram excludes the queue. Of 252 runs with
     the queue in TTFT none came below. Of 189 without it 97 did; most others had no lasting queue."""
-    engine_stuck: float = 60.0
-    """Seconds, over two scrapes: an engine that serves nothing while its next request has waited for so long."""
     stands_still: float = 180.0
-    """Seconds, over the longest prefill: an engine whose counters and gauges are the same for so long is not believed
-    to have the requests that its gauges show."""
+    """Seconds, and the TTFT bound at least: an engine that holds requests and counts nothing for so long hangs. Its
+    gauges are not believed, and a replica is added for it."""
     prefill_beside_queue: float = 2.0
     """Ratio, 1 to 4: TTFT from admission of requests that queued, over the mean. At 1 status was 3 to 7 points high."""
 

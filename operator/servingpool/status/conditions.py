@@ -23,8 +23,8 @@ from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decision import Part
 from servingpool.decision.explain import told_standing
 from servingpool.decision.observation import Observation, Unknown
-from servingpool.decision.observe.gauges import Standing
 from servingpool.decision.observe.latency import LatencyCount
+from servingpool.decision.observe.samples import Standing
 from servingpool.decision.pool import Bounds
 from servingpool.decision.roles import client_bound
 from servingpool.decision.words import clock
@@ -121,7 +121,7 @@ def _complete_condition(observation: Observation, selection: Selection) -> tuple
 def _unknown(learned: Learned) -> str | None:
     """What is not known of samples that lack nothing; None where all is."""
     if learned.damaged is not None:
-        return f"No replica can make these figures, so they are left out of this scrape: {learned.damaged}"
+        return f"Figures that cannot be right are left out of this scrape: {learned.damaged}"
     if learned.queue_unknown is not None:
         return f"The number of queued requests is unknown: {learned.queue_unknown}"
     if learned.client_unknown is not None:

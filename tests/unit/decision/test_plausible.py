@@ -167,6 +167,19 @@ def test_it_is_told_with_pod_and_figure(figure: str, told: str) -> None:
     assert second.memory.damaged is None
 
 
+@pytest.mark.parametrize(
+    ("figure", "damage", "told"),
+    [
+        ("generation_tokens", lambda held: 0.5 * held, "vllm-1: a counter fell"),
+        ("admission_rejections", lambda _: Unknown("it is nan"), "vllm-1: no rejections any more"),
+    ],
+)
+def test_a_sample_that_cannot_be_compared_is_counted_as_left_out_and_told(figure: str, damage: Any, told: str) -> None:
+    first, second, *_ = fleet(figure, damage, minutes=1.0)
+    assert (first.memory.coverage, second.memory.coverage) == (0.5, 1.0)
+    assert told in first.decision.reason
+
+
 def test_a_counter_that_stays_higher_counts_on_from_there() -> None:
     was = begun()
     world = replace(was, memory=was.memory)

@@ -109,22 +109,27 @@ def test_beside_an_engine_that_hangs_the_others_load_is_served_and_it_is_made_up
     assert last.figures.arrivals == pytest.approx(28.0, rel=0.05), "the others' rate, and none of the one that hangs"
 
 
-def test_a_gauge_that_moves_again_is_believed_again() -> None:
+def test_the_gauges_of_an_engine_that_counts_again_are_believed_again() -> None:
     world = Left(pool=ABORTED, replicas=3, obey=False)
     world.serve_all(30)
     world.shown = (106.0, 15.0)
     world.run(0.0, 10)
     world.shown = (106.0, 400.0)
-    found = world.tick(0.0)
+    assert world.tick(0.0).decision.standing, "what the router sends is no progress"
+    found = world.tick(1.0)
     assert found.decision.standing == ()
     assert found.decision.figures.queue == pytest.approx(400.0)
 
 
-def test_a_prompt_that_takes_two_minutes_to_compute_is_no_engine_that_stands_still() -> None:
-    world = Left(pool=ABORTED, replicas=3, obey=False)
-    world.serve_all(30)
-    world.shown = (1.0, 0.0)
-    assert all(one.decision.standing == () for one in world.run(0.0, 2))
+@pytest.mark.parametrize(("bound", "minutes"), [(2.5, 2.0), (600.0, 9.0)])
+def test_an_engine_that_computes_a_long_prompt_while_a_request_waits_does_not_hang(
+    bound: float, minutes: float
+) -> None:
+    world = Left(pool=replace(ABORTED, slo=replace(ABORTED.slo, time_to_first_token=bound)), replicas=3, obey=False)
+    before = world.serve_all(30)[-1].decision.replicas
+    world.shown = (1.0, 1.0)
+    found = world.run(0.0, minutes)
+    assert all(one.decision.standing == () and one.decision.replicas <= before for one in found)
 
 
 def test_the_last_replica_stays_while_what_it_shows_is_not_believed() -> None:
@@ -133,3 +138,11 @@ def test_the_last_replica_stays_while_what_it_shows_is_not_believed() -> None:
     world.run(4.0, 30)
     world.shown = (3.0, 0.0)
     assert world.run(0.0, 60)[-1].decision.replicas >= 1
+
+
+@pytest.mark.parametrize("interval", [2.0, 15.0])
+def test_a_pool_without_a_request_is_idle_after_twenty_minutes_however_short_the_interval(interval: float) -> None:
+    world = Left(pool=ABORTED, replicas=2)
+    world.serve_all(10)
+    found = [world.tick(0.0, seconds=interval) for _ in range(int(1230.0 / interval))]
+    assert "no request in the last 20 minutes" in found[-1].decision.reason

@@ -18,7 +18,7 @@ from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.observe.gauges import GatewayGauge
 from servingpool.decision.observe.latency import Tail
 from servingpool.decision.observe.queueing import Look, Queue
-from servingpool.decision.observe.samples import Sample
+from servingpool.decision.observe.samples import Sample, Standing
 from servingpool.decision.observe.window import AT, Demand, SampleWindow
 from servingpool.decision.params import DEFAULT, HOUR, REMEMBERED
 from servingpool.decision.pool import Pool
@@ -105,8 +105,8 @@ class Memory:
     """Requests in each engine's queue at the last observation; empty where they are not known."""
     looks: tuple[Look, ...] = ()
     """Looks at the queues, while the need is not known."""
-    stuck: int = 0
-    """Replicas that served nothing at the last observation while requests waited for them."""
+    standing: tuple[Standing, ...] = ()
+    """Ready replicas that hung at the last observation."""
     gateway_queue: Queue | None = None
     """The gateway's queue; None where there is no gateway."""
     gateway_gauge: GatewayGauge | None = None
@@ -122,7 +122,7 @@ class Memory:
     missing: str | None = None
     """A series that some sample lacked at the last observation."""
     damaged: str | None = None
-    """Figures of the last observation that no replica can make, with the replicas' names."""
+    """Why samples, or their gauges, were left out at the last observation, with the replicas' names."""
     queue_unknown: str | None = None
     """Why the queue was not known at the last observation."""
     interval: float = 15.0

@@ -28,7 +28,7 @@ from servingpool.decision.learn.miss_curve import (
 from servingpool.decision.learn.step_time import short_answers
 from servingpool.decision.observation import Histogram, Observation, Unknown
 from servingpool.decision.observe.counters import CounterDelta, diff_counters
-from servingpool.decision.observe.gauges import standing_still, with_believed_queue
+from servingpool.decision.observe.gauges import with_believed_queue
 from servingpool.decision.observe.latency import Misses, Tail
 from servingpool.decision.observe.lateness import Lateness
 from servingpool.decision.observe.queueing import Look, looked
@@ -93,8 +93,7 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
 def _looks(tick: _Tick, memory: Memory) -> tuple[Look, ...]:
     """At the queues, with this one."""
     observation, pool = tick.observation, tick.pool
-    still = standing_still(memory.samples, observation.ready, pool.params.stands_still)
-    return looked(memory.looks, observation, {one.replica for one in still}, pool.slo.queue_bound)
+    return looked(memory.looks, observation, {one.replica for one in memory.standing}, pool.slo.queue_bound)
 
 
 def _full_from(profile: Profile, pool: Pool) -> dict[str, float]:
@@ -157,7 +156,7 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
         window=memory.window.add(now=now, span=span, ready=_ready(observation, span), delta=delta),
         samples=delta.samples,
         queues=delta.queues,
-        stuck=delta.stuck,
+        standing=delta.standing,
         ttft_inferred=tick.observation.ttft_inferred,
         gateway_queue=delta.gateway_queue,
         client=delta.client,
@@ -193,7 +192,7 @@ def _with_gateway_demand(tick: _Tick, delta: CounterDelta, memory: Memory) -> Me
     count where the gateway counts them. One that is held and served later counts a second time, as the engine saw it.
     """
     observation, pool, now, was = tick.observation, tick.pool, tick.now, memory.demand
-    demand = None if pool.idle_after is None else zero.updated(was, observation, _engines(tick, delta), pool, now)
+    demand = None if pool.idle_after is None else zero.updated(was, observation, _engines(delta), pool, now)
     gone = zero.vanished(memory.profile.vanished, was, demand, observation, pool, now)
     if gone != memory.profile.vanished:
         memory = replace(memory, profile=replace(memory.profile, vanished=gone))
@@ -205,12 +204,11 @@ def _with_gateway_demand(tick: _Tick, delta: CounterDelta, memory: Memory) -> Me
     return memory if demand is memory.demand else replace(memory, demand=demand)
 
 
-def _engines(tick: _Tick, delta: CounterDelta) -> zero.Engines:
+def _engines(delta: CounterDelta) -> zero.Engines:
     gauges = (delta.running, delta.waiting)
     lacking = [f"requests at the engines: {one.reason}" for one in gauges if isinstance(one, Unknown)]
     # What is not believed is no proof of the contrary.
-    standing = standing_still(delta.samples, tick.observation.ready, tick.pool.params.stands_still)
-    lacking += [f"{one.replica} shows {one.requests:.0f} requests and makes no progress" for one in standing]
+    lacking += [f"{one.replica} shows {one.requests:.0f} requests and makes no progress" for one in delta.standing]
     if delta.coverage < 1.0:
         lacking = ["not all ready replicas could be read"]
     worked = any(delta.sums[figure] > 0.0 for figure in (BEGUN, ITL_COUNT, GENERATED, REJECTED))

@@ -38,11 +38,12 @@ def plan(
     update: UpdateResult,
     frontier: Frontier,
     *,
+    hung: int = 0,
     unused: bool = False,
 ) -> Plan | Unknown:
     """The need; Unknown with the reason where it is not known. `unused`: certainly nothing asks for the pool.
 
-    `frontier`: what may be had of its targets.
+    `hung`: replicas that hang. `frontier`: what may be had of its targets.
     """
     memory, params = update.memory, pool.params
     if isinstance(observation.metrics, Unknown):
@@ -84,7 +85,8 @@ def plan(
     if max(for_forecast, for_initial_fleet) < observation.ordered:
         now = cheapest(Outlook.certain(level), curve, allowance, (penalty,), frontier).replicas
         for_present_load = min(float(now[0, 0]), float(observation.ordered))
-    stuck = _made_up_for(memory, unused=unused, asked=max(level, queued) > 0.0)
+    # While nothing is asked of any replica, one that serves is enough.
+    stuck = 0 if unused else hung if max(level, queued) > 0.0 else min(hung, 1)
     need = max(for_forecast, for_initial_fleet, for_present_load)
     if stuck:
         need = max(need, float(pool.min_replicas)) + stuck
@@ -113,16 +115,8 @@ def plan(
 def _unread(memory: Memory) -> Unknown:
     """Why no sample of a ready replica could be used."""
     if memory.damaged is not None:
-        return Unknown(f"no replica can make these figures: {memory.damaged}")
+        return Unknown(f"the last scrape is left out: {memory.damaged}")
     return Unknown(f"samples lack {memory.missing}" if memory.missing else "no ready replica has a fresh sample")
-
-
-def _made_up_for(memory: Memory, *, unused: bool, asked: bool) -> int:
-    """Replicas to add for replicas that hold requests and serve nothing, whatever the load.
-
-    While nothing is `asked` of any, one that serves is enough.
-    """
-    return 0 if unused else memory.stuck if asked else min(memory.stuck, 1)
 
 
 class Terms(NamedTuple):

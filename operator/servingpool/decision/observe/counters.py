@@ -52,10 +52,13 @@ from servingpool.decision.observe.samples import (
     TTFT_SUM,
     Buckets,
     Sample,
+    Standing,
     bucket_changed,
     change_between,
+    lost,
     missing_series,
     sample,
+    standing_still,
     with_empty_series,
 )
 from servingpool.decision.pool import Pool, Slo
@@ -98,8 +101,8 @@ class CounterDelta(NamedTuple):
     """Waits at each replica that began to serve requests, shows its queue, and counts TTFT at the first token."""
     queue_excluded: bool
     """Whether the TTFT histogram of some replica is known not to show the queue."""
-    stuck: int
-    """Replicas that serve nothing while requests wait for them."""
+    standing: tuple[Standing, ...]
+    """Ready replicas that hang."""
     running: Reading
     """Requests in running batches, scaled to all ready replicas."""
     waiting: Reading
@@ -115,7 +118,7 @@ class CounterDelta(NamedTuple):
     client_unknown: str | None
     """Why the client's TTFT is not known, where the SLO is judged by it."""
     coverage: float
-    """Share of the ready replicas whose sample was whole, 0 to 1; 0 where none is ready."""
+    """Share of the ready replicas whose sample was whole and was not left out, 0 to 1; 0 where none is ready."""
     samples: Mapping[str, Sample]
     """Samples by replica, to compare the next samples with."""
     buckets: Buckets
@@ -124,7 +127,7 @@ class CounterDelta(NamedTuple):
     missing: str | None
     """Name of a series that a sample lacks; None where no series is missing."""
     damaged: Mapping[str, str] = MappingProxyType({})
-    """Figures that no replica can make, by replica."""
+    """Why a sample, or a gauge of it, is left out, by replica."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +147,6 @@ class _Served:
     """Whether the TTFT histogram may tell of the wait: counted at the first token, by the same engine."""
     grew: bool
     """Whether the batch is larger than at the scrape before, so that it had room."""
-
-    def stuck(self, after: float) -> bool:
-        """Whether nothing was served while the next request waited for longer than `after` seconds."""
-        idle = self.increase[BEGUN] == 0.0 and self.increase[ITL_SUM] == 0.0
-        return idle and self.now is not None and self.now.wait >= max(self.seconds, after)
 
     @property
     def room(self) -> bool:
@@ -174,7 +172,9 @@ class _Read(NamedTuple):
     pairs: list[tuple[ReplicaMetrics, Sample, Sample | None, bool]]
     """Metrics that count, each with its sample, the sample before, and whether the engine restarted in between."""
     damaged: dict[str, str]
-    """Figures that no replica can have shown, by replica."""
+    """Why a sample, or a gauge of it, is left out, by replica."""
+    left_out: list[str]
+    """Replicas whose samples are left out."""
 
 
 def diff_counters(
@@ -198,7 +198,7 @@ def diff_counters(
     serving, missing = _whole(observation, pool.slo, ready, previous)
     sums, grown, covered, intervals = [0.0] * FIGURES, 0.0, 0.0, []
     served: list[_Served] = []
-    samples, serving, read, damaged = _read(serving, previous, ready, pool, full_from, known)
+    samples, serving, read, damaged, left_out = _read(serving, previous, ready, pool, full_from, known)
     for metrics, now, before, restarted in read:
         replica = ready[metrics.replica]
         if before is None or not 0.0 < now.at - before.at <= params.longest_gap or bucket_changed(before, now):
@@ -224,8 +224,8 @@ def diff_counters(
     standing = ready.keys() | {replica.name for replica in observation.starting}
     samples = {name: one for name, one in previous.items() if name in standing} | samples
     read_of_all = len(serving) / len(ready) if ready else 0.0
-    left_out = sum(one.doubted is not None for name, one in samples.items() if name in damaged)
-    still = {name for name, one in samples.items() if one.held > 0.0 and one.stands_still(params.stands_still)}
+    standing = standing_still(samples, observation.ready, pool)
+    still = {one.replica for one in standing}
     # What a gauge shows that nothing moves is held by no engine that works, and is no demand.
     believed = [_without_gauges(one) if one.replica in still else one for one in serving] if still else serving
     queues = _queues(believed, observation.ready, previous, params.longest_gap)
@@ -251,7 +251,7 @@ def diff_counters(
             if one.tells and (begun := one.increase[BEGUN]) > 0.0 and (one.now is not None or gateways[1] is not None)
         ),
         queue_excluded=any(_shows_no_wait(one, ttft_bound) for one in serving),
-        stuck=sum(one.stuck(params.engine_stuck) for one in served),
+        standing=standing,
         running=_gauge([one.running for one in believed], read_of_all),
         waiting=_with_gateway(waiting, observation.gateway.queue),
         queues=() if isinstance(queues, Unknown) else queues,
@@ -259,7 +259,7 @@ def diff_counters(
         gateway_queue=gateway_now,
         client=client,
         client_unknown=_client_unknown(observation.gateway, pool.slo),
-        coverage=(len(serving) - left_out) / len(ready) if ready else 0.0,
+        coverage=(len(serving) - len(left_out)) / len(ready) if ready else 0.0,
         samples=samples,
         # Of the replica that has served most: one without a request shows no bucket.
         buckets=max(samples.values(), key=lambda one: one.figures[TTFT_COUNT]).buckets if samples else NO_BUCKETS,
@@ -278,7 +278,7 @@ def _read(
     known: Usual,
 ) -> _Read:
     """The replicas' metrics, as far as they are believed."""
-    longest, found = pool.params.longest_gap, _Read({}, [], [], {})
+    longest, found = pool.params.longest_gap, _Read({}, [], [], {}, [])
     for one in shown:
         before, metrics, restarted = previous.get(one.replica), one, False
         recent = before is not None and one.scraped_at - before.at <= longest
@@ -292,6 +292,9 @@ def _read(
         if before is not None and recent:
             between = change_between(before, now)
             if between is Change.DAMAGED:
+                found.left_out.append(one.replica)
+                missing = lost(before, now)
+                found.damaged[one.replica] = "a counter fell" if missing is None else f"no {missing} any more"
                 continue  # the next sample is compared with the one before
             restarted = between is Change.RESTARTED
             if restarted and isinstance(metrics.waiting, Unknown):
@@ -300,6 +303,7 @@ def _read(
             if not restarted:
                 before, doubt = compared_with(now, before, known)
             if doubt is not None:
+                found.left_out.append(one.replica)
                 found.samples[one.replica], found.damaged[one.replica] = replace(before, doubted=now), doubt
                 continue
         found.samples[one.replica] = now
@@ -339,7 +343,7 @@ def _engine(
             # Of metered engines only requests beyond the room of all replicas wait, so that none of them has any.
             _full(one, room=one.room and not observation.metered)
             for one, begin, end in waits
-            # An engine that hangs serves nothing, whatever its batch: it is `stuck`, and not full.
+            # An engine that hangs serves nothing, whatever its batch: and is not full.
             if min(begin, end) >= pool.slo.queue_bound and one.increase[BEGUN] + one.increase[GENERATED] > 0.0
         ),
         most_running=max((one for one in running if not isinstance(one, Unknown)), default=0.0),

@@ -1,39 +1,18 @@
-"""Gauges that are not believed: of replicas that stand still, and of a gateway that forgot to count down.
+"""A gateway's queue that is not believed.
 
-A replica stands still if its gauges show requests, and neither those nor any counter move. A gateway's queue of the
-same length for minutes in which nothing came and nothing was served is left behind by requests that gave up. One that
-is far longer than the scrape before, and than what can have come since, is believed by the next one.
+One of the same length for minutes in which nothing came and nothing was served is left behind by requests that gave up.
+One that is far longer than the scrape before, and than what can have come since, is believed by the next one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, Replica, ReplicaMetrics, Unknown
+from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, ReplicaMetrics, Unknown
 from servingpool.decision.observe.plausible import FAR, SLACK
-from servingpool.decision.observe.samples import Sample
 from servingpool.decision.observe.window import SampleWindow
 from servingpool.decision.words import clock
-
-
-class Standing(NamedTuple):
-    """A replica that stands still. See `Sample.stands_still`."""
-
-    replica: str
-    """The pod's name."""
-    since: float
-    """Unix time in seconds, by Prometheus' clock, of the scrape at which it was last seen to move."""
-    requests: float
-    """Requests that its gauges show, running and waiting."""
-
-
-def standing_still(samples: Mapping[str, Sample], ready: Iterable[Replica], after: float) -> tuple[Standing, ...]:
-    """The `ready` replicas that have stood still for `after` seconds."""
-    found = [(replica.name, samples.get(replica.name)) for replica in ready]
-    still = [(name, one) for name, one in found if one is not None and one.held > 0.0 and one.stands_still(after)]
-    return tuple(Standing(name, one.moved_at, one.held) for name, one in still)
 
 
 class GatewayGauge(NamedTuple):

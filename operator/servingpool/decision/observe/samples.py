@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from operator import gt, itemgetter
+from operator import itemgetter
 from typing import NamedTuple
 
 from servingpool.decision.increase import Change, change
-from servingpool.decision.observation import NOT_EXPOSED, Bucket, Histogram, Reading, ReplicaMetrics, Unknown
+from servingpool.decision.observation import NOT_EXPOSED, Bucket, Histogram, Reading, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.observe.queueing import Queue, queue
-from servingpool.decision.pool import Slo
+from servingpool.decision.pool import Pool, Slo
 
 # Only raw figures: a reset shows as a counter that falls, and a derived figure falls without one.
 (TTFT_COUNT, TTFT_LOWER, TTFT_UPPER, TTFT_SUM, TPOT_COUNT, TPOT_LOWER, TPOT_UPPER) = range(7)
@@ -24,8 +25,8 @@ COUNTERS = itemgetter(TTFT_COUNT, ITL_COUNT, GENERATED, PROMPTS)
 """Figures that no engine lowers but by a restart. Whole numbers: a sum over ranks may differ in its last digit."""
 PROGRESS = itemgetter(BEGUN, TTFT_COUNT, ITL_COUNT, GENERATED, PROMPTS)
 """Figures at least one of which rises whenever an engine does anything for a request."""
-OPTIONAL = itemgetter(TPOT_COUNT, CACHED, REJECTED)
-"""Figures that a whole sample may lack."""
+OPTIONAL = {TPOT_COUNT: "requests finished", CACHED: "cached prompt tokens", REJECTED: "rejections"}
+"""Figures that a whole sample may lack, in words."""
 NO_ARRIVALS = "a count of requests, and the gateway tells none either"
 EMPTY = Histogram((), (), 0.0, 0.0)
 
@@ -62,20 +63,38 @@ class Sample:
     doubted: Sample | None = None
     """The sample after this sample, if it was not believed; else None."""
     moved_at: float = 0.0
-    """Unix time in seconds of the last scrape at which a counter or a gauge changed, or no request was held."""
+    """Unix time in seconds of the last scrape at which a counter had moved, or no request was held."""
 
     @property
     def begins_at_first_token(self) -> bool:
         """Whether as many requests have left the queue as have their first token."""
         return self.figures[BEGUN] == self.figures[TTFT_COUNT]
 
-    def stands_still(self, after: float) -> bool:
-        """Whether the replica has held the same requests for `after` seconds and counted nothing.
 
-        It hangs, or its gauges were left behind by requests that were aborted. What they show is no queue that anybody
-        works off, and no proof of demand; the replica serves nothing.
-        """
-        return self.held > 0.0 and self.at - self.moved_at >= after
+class Standing(NamedTuple):
+    """A replica that hangs: for minutes it has held requests, and no counter has moved.
+
+    Or its gauges were left behind by requests that were aborted. What they show is no queue that anybody works off, and
+    no proof of demand; the replica serves nothing, so another one is added for it.
+    """
+
+    replica: str
+    """The pod's name."""
+    since: float
+    """Unix time in seconds, by Prometheus' clock, of the scrape at which it was last seen to move."""
+    requests: float
+    """Requests that its gauges show, running and waiting."""
+
+
+def standing_still(samples: Mapping[str, Sample], ready: Iterable[Replica], pool: Pool) -> tuple[Standing, ...]:
+    """The `ready` replicas that hang. To compute a prompt for as long as the TTFT bound allows is no hang."""
+    after = max(pool.params.stands_still, pool.slo.time_to_first_token or 0.0)
+    found = [(replica.name, samples[replica.name]) for replica in ready if replica.name in samples]
+    return tuple(
+        Standing(name, one.moved_at, one.held)
+        for name, one in found
+        if one.held > 0.0 and one.at - one.moved_at >= after
+    )
 
 
 def missing_series(metrics: ReplicaMetrics, slo: Slo) -> str | None:
@@ -152,7 +171,7 @@ def sample(metrics: ReplicaMetrics, slo: Slo, before: Sample | None, full_from: 
     buckets = Buckets(ttft_bucket, tpot_bucket)
     held = 0.0 if isinstance(metrics.running, Unknown) else metrics.running
     held += 0.0 if isinstance(metrics.waiting, Unknown) else metrics.waiting
-    moved = before is None or held != before.held or PROGRESS(figures) != PROGRESS(before.figures)
+    moved = before is None or PROGRESS(figures) != PROGRESS(before.figures)
     return Sample(
         metrics.scraped_at,
         buckets,
@@ -175,13 +194,19 @@ def bucket_changed(before: Sample, now: Sample) -> bool:
     )
 
 
-def change_between(before: Sample, now: Sample) -> Change:
-    """Change of a replica between two samples; a sample that lacks an optional figure known before is damaged.
+def lost(before: Sample, now: Sample) -> str | None:
+    """Name of an optional figure that a sample lacks and the sample before had; None where there is none.
 
     Taken for 0, one scrape without 50,000 rejections made 50,000 arrivals of the next, and 80 replicas of 3. Left at
     what it was, the other figures of its scrape would be read without it.
     """
-    if any(map(gt, map(math.isnan, OPTIONAL(now.figures)), map(math.isnan, OPTIONAL(before.figures)))):
+    pairs = ((name, now.figures[column], before.figures[column]) for column, name in OPTIONAL.items())
+    return next((name for name, new, old in pairs if math.isnan(new) and not math.isnan(old)), None)
+
+
+def change_between(before: Sample, now: Sample) -> Change:
+    """Change of a replica between two samples; a sample that lost a figure is damaged."""
+    if lost(before, now) is not None:
         return Change.DAMAGED
     return change(COUNTERS(before.figures), COUNTERS(now.figures))
 

@@ -51,8 +51,6 @@ Array = NDArray[np.float64]
 
 KEPT_SECONDS = DEFAULT.idle_window
 """Seconds: the window reaches back as far as anybody asks."""
-KEPT_TICKS = 240
-"""Ticks at most: bounds memory where the loop is faster than 5 s."""
 MINUTE = 60.0
 """Seconds: the shortest part of the window that tells of waits, of speed and of calm. A burst moves its means."""
 LEAST_READY = 0.5
@@ -124,7 +122,7 @@ class SampleWindow:
         """Append a tick of `span` seconds; ticks older than twenty minutes go."""
         gauges = [_or_nan(each) for each in (delta.waiting, delta.gateway, delta.running)]
         row = (now, span, ready, delta.covered, *delta.sums, *gauges, *NOT_NOTED)
-        kept = self.rows[self.rows[:, AT].searchsorted(now - KEPT_SECONDS, "right") :][-(KEPT_TICKS - 1) :]
+        kept = self.rows[self.rows[:, AT].searchsorted(now - KEPT_SECONDS, "right") :]
         buckets = delta.buckets if delta.coverage > 0.0 else self.buckets
         client = self.buckets.client if delta.client is None else delta.client.layout
         return SampleWindow(np.concatenate((kept, [row])), buckets._replace(client=client))

@@ -55,7 +55,7 @@ class Learned:
     queue_unknown: str | None
     """Why the queue is not known."""
     damaged: str | None
-    """Figures of the last scrape that no replica can make."""
+    """Why samples of the last scrape, or their gauges, are left out."""
     client_unknown: str | None
     """Why the client's time to first token is not known, where the SLO is judged by it."""
     first_tokens: LatencyCount
