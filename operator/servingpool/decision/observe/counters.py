@@ -221,8 +221,8 @@ def diff_counters(
         grew = now.running > (1.0 + ANOTHER_BATCH) * before.running + 1.0
         served.append(_Served(replica.target, *queues_shown, seconds, increase, step, restarted, tells, grew))
     # A replica whose scrape was lost, or that is not Ready for a moment, is compared with its last sample.
-    standing = ready.keys() | {replica.name for replica in observation.starting}
-    samples = {name: one for name, one in previous.items() if name in standing} | samples
+    alive = ready.keys() | {replica.name for replica in observation.starting}
+    samples = {name: one for name, one in previous.items() if name in alive} | samples
     read_of_all = len(serving) / len(ready) if ready else 0.0
     standing = standing_still(samples, observation.ready, pool)
     still = {one.replica for one in standing}
