@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from servingpool.adapters.cluster.accelerators import counted
@@ -16,6 +16,8 @@ Amounts = dict[str, int]
 """Amounts of extended resources, by name."""
 CLAIM_VERSIONS = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1")
 """Versions of the claims' API, the newest first. Kubernetes 1.34 has them all."""
+MOST_NAMES = 1024
+"""Extended resources and claims of a pod that are read. A real pod names two or three."""
 READ_FOR = 60.0
 """Seconds for which a template counts as it was read. Its spec cannot change, but it can be made anew."""
 NOT_READ = Unknown("the ResourceClaimTemplate has not been read yet")
@@ -32,6 +34,8 @@ class Devices(NamedTuple):
     """A ResourceClaim that is named itself: pods may share it."""
     unreadable: tuple[str, ...] = ()
     """Extended resources of which an amount is no quantity."""
+    gpus: int = 0
+    """Accelerators that they occupy; amounts that are no quantity count as none."""
 
     def amount(self, resource: str) -> int | Unknown:
         """Devices for so much of this extended resource."""
@@ -51,25 +55,31 @@ def containers(pod: Raw) -> list[Raw]:
     return [*(pod.get("containers") or ()), *filter(_goes_on, pod.get("initContainers") or ())]
 
 
-def devices_of(pods: Iterable[Raw]) -> Devices:
-    """Devices that pods of these specs ask for."""
+def devices_of(pods: Sequence[Raw]) -> Devices:
+    """Devices that pods of these specs ask for. `UNREAD` beyond `MOST_NAMES`.
+
+    The pods of a group share one spec, which may be 1,000 times in the list and is read once.
+    """
     resources: Amounts = {}
     templates: list[str] = []
     shared: str | None = None
     unreadable: set[str] = set()
-    for pod in pods:
-        _add(resources, _reserved(pod, unreadable))
-        for claim in pod.get("resourceClaims") or ():
+    gpus = 0
+    specs = {id(pod): pod for pod in pods}
+    for pod in specs.values():
+        reserved = _reserved(pod, unreadable)
+        claims: Sequence[Raw] = pod.get("resourceClaims") or ()
+        if len(resources.keys() | reserved.keys() | unreadable) + len(templates) + len(claims) > MOST_NAMES:
+            return UNREAD
+        times = sum(each is pod for each in pods)
+        gpus += times * counted(reserved)
+        _add(resources, {name: times * amount for name, amount in reserved.items()})
+        for claim in claims:
             if "resourceClaimTemplateName" in claim:
-                templates.append(str(claim["resourceClaimTemplateName"]))
+                templates += [str(claim["resourceClaimTemplateName"])] * times
             else:
                 shared = str(claim.get("resourceClaimName"))
-    return Devices(tuple(sorted(resources.items())), tuple(templates), shared, tuple(sorted(unreadable)))
-
-
-def gpus_of(pods: Iterable[Raw]) -> int:
-    """Accelerators that pods of these specs occupy; amounts that are no quantity count as none."""
-    return sum(counted(_reserved(pod, set())) for pod in pods)
+    return Devices(tuple(sorted(resources.items())), tuple(templates), shared, tuple(sorted(unreadable)), gpus)
 
 
 def _reserved(pod: Raw, unreadable: set[str]) -> Amounts:
@@ -78,18 +88,17 @@ def _reserved(pod: Raw, unreadable: set[str]) -> Amounts:
     The greater of what runs together, and of each init container with the sidecars that were started before it
     (`AggregateContainerRequests` of Kubernetes); and the overhead of its runtime. A pod's own `resources` have none.
     """
-    together: Amounts = {}
-    for container in pod.get("containers") or ():
-        _add(together, _asked(container, unreadable))
     started: Amounts = {}
     at_start: Amounts = {}
     for container in pod.get("initContainers") or ():
-        asked = _asked(container, unreadable)
-        _add(asked, started)
-        if _goes_on(container):
-            started = asked
-        at_start = {name: max(at_start.get(name, 0), asked.get(name, 0)) for name in at_start.keys() | asked.keys()}
-    _add(together, started)
+        for name, amount in _asked(container, unreadable).items():
+            total = started.get(name, 0) + amount
+            at_start[name] = max(at_start.get(name, 0), total)
+            if _goes_on(container):
+                started[name] = total
+    together = started
+    for container in pod.get("containers") or ():
+        _add(together, _asked(container, unreadable))
     most = {name: max(together.get(name, 0), at_start.get(name, 0)) for name in together.keys() | at_start.keys()}
     _add(most, _extended(pod.get("overhead"), unreadable))
     return most

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from servingpool.adapters.cluster import input_limits, kinds
 from servingpool.adapters.cluster.arguments import batch_limit, words_of
-from servingpool.adapters.cluster.devices import UNREAD, Devices, containers, devices_of, gpus_of
+from servingpool.adapters.cluster.devices import UNREAD, Devices, containers, devices_of
 from servingpool.adapters.cluster.drain import Drain, read_drain
 from servingpool.adapters.cluster.kinds import Sort
 from servingpool.adapters.cluster.selector import Selector
@@ -271,19 +271,19 @@ def count(value: Any) -> int:
 def target(key: TargetKey, raw: Raw, pods: Sequence[Raw], *, replicas: int) -> Workload:
     """Read an object of any kind, one replica of which is these pods (their specs), the one that serves first."""
     serving = containers(pods[0]) if pods else []
-    said = words_of(serving)
+    said, devices = words_of(serving), devices_of(pods)
     return Workload(
         key=key,
         uid=raw["metadata"]["uid"],
         generation=int(raw["metadata"].get("generation", 0)),
         replicas=replicas,
         set_by=_who_set_replicas(raw["metadata"], kinds.REPLICAS.get(key.sort, REPLICAS)),
-        gpus=gpus_of(pods),
+        gpus=devices.gpus,
         drain=read_drain(pods[0] if pods else {}, said),
         batch_limit=batch_limit(serving, said),
         size=max(1, len(pods)),
         parent=parent_of(key, raw["metadata"]),
-        devices=devices_of(pods) if pods else None,
+        devices=devices if pods else None,
         nodes=tuple(pod.get("nodeSelector") or NO_LABELS for pod in pods),
         ending="deletionTimestamp" in raw["metadata"],
         refusal=_refusal(raw),
@@ -292,7 +292,7 @@ def target(key: TargetKey, raw: Raw, pods: Sequence[Raw], *, replicas: int) -> W
             f"arguments of container {container.get('name')}: longer than {input_limits.ARGUMENTS} characters"
             for container, given in zip(serving, said, strict=True)
             if given is None
-        ),
+        )[: input_limits.TOLD],
     )
 
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from servingpool.adapters.cluster import input_limits, kinds, objects
 from servingpool.adapters.cluster.arguments import batch_limit
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.devices import devices_of, gpus_of
+from servingpool.adapters.cluster.devices import devices_of
 from servingpool.adapters.cluster.drain import read_drain
 from servingpool.adapters.cluster.errors import ClusterError, Forbidden, NotFound
 from servingpool.adapters.cluster.fair_order import in_turns
@@ -198,12 +198,13 @@ async def _seen_in_pods(api: Api, target: Workload, selector: str) -> Workload:
         values = sorted(value for name, value in groups if name == label)[:REPLICAS_LOOKED_AT]
         listed = await api.get(path, labelSelector=f"{label} in ({','.join(values)})")
         groups = _alike(target.key.sort, listed["items"])
+    devices = [devices_of(group) for group in groups.values()]
     limits = [{batch_limit(spec.get("containers") or ()) for spec in group} - {math.inf} for group in groups.values()]
     return replace(
         target,
         # The greatest: a replica whose pods are not all there yet asks for less.
-        gpus=max(map(gpus_of, groups.values()), default=0),
-        devices=max(map(devices_of, groups.values()), key=lambda asked: sum(n for _, n in asked.resources)),
+        gpus=max(asked.gpus for asked in devices),
+        devices=max(devices, key=lambda asked: sum(n for _, n in asked.resources)),
         nodes=tuple(spec.get("nodeSelector") or {} for spec in next(iter(groups.values()))),
         drain=read_drain(selected[0]["spec"]),
         batch_limit=next((limit.pop() for limit in limits if len(limit) == 1), math.inf),

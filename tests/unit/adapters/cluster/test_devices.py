@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from servingpool.adapters.cluster.devices import ClaimTemplates, Devices, devices_of, gpus_of, requested
+from servingpool.adapters.cluster.devices import ClaimTemplates, Devices, devices_of, requested
 from servingpool.adapters.cluster.errors import ClusterError, NotFound
 from servingpool.adapters.cluster.quantity import whole
 from servingpool.decision.observation import Unknown
@@ -62,7 +62,7 @@ SIDECAR = {"restartPolicy": "Always"}
 def test_a_pod_holds_what_kubernetes_reserves_for_it(pod: dict[str, Any], amount: object) -> None:
     """The greater of what runs together, and of each init container with the sidecars before it."""
     assert devices_of([pod]).amount(GPU) == amount
-    assert gpus_of([pod]) == (amount if isinstance(amount, int) else 0)
+    assert devices_of([pod]).gpus == (amount if isinstance(amount, int) else 0)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_pod_holds_what_kubernetes_reserves_for_it(pod: dict[str, Any], amount
     ],
 )
 def test_devices_are_counted_and_their_attributes_are_not(limits: dict[str, object], gpus: int) -> None:
-    assert gpus_of([{"containers": [{"resources": {"limits": limits}}]}]) == gpus
+    assert devices_of([{"containers": [{"resources": {"limits": limits}}]}]).gpus == gpus
 
 
 def test_limits_of_pods_are_added_up() -> None:
@@ -126,7 +126,7 @@ def test_limits_of_pods_are_added_up() -> None:
         "resourceClaims": [{"name": "a", "resourceClaimTemplateName": "one"}],
     }
     found = devices_of([pod, pod])
-    assert found == Devices((("nvidia.com/gpu", 8),), ("one", "one"))
+    assert found == Devices((("nvidia.com/gpu", 8),), ("one", "one"), gpus=8)
     assert (found.amount("nvidia.com/gpu"), found.amount("amd.com/gpu")) == (8, 0)
 
 

@@ -32,6 +32,10 @@ def pod(**meta: Any) -> dict[str, Any]:
     return {"metadata": {"namespace": "chat", "name": "p", "uid": "p-1", **times, **meta}, "spec": {"containers": []}}
 
 
+def init_containers(number: int, **more: Any) -> dict[str, Any]:
+    return {"initContainers": [{"resources": {"limits": {f"nvidia.com/{i}": 1}}, **more} for i in range(number)]}
+
+
 PARSERS: dict[str, Callable[[int], object]] = {
     "a quoted word in a script": lambda n: objects.workload(deployment(shell("'" + "a" * n + " '"))),
     "a word in a script": lambda n: objects.workload(deployment(shell("a" * n + " b"))),
@@ -47,6 +51,8 @@ PARSERS: dict[str, Callable[[int], object]] = {
     "a selector that opens": lambda n: selector.parse("a in " + "(" * n),
     "a quantity": lambda n: quantity.whole("9" * n),
     "resources": lambda n: devices_of([{"containers": [{"resources": {"limits": {f"a/{i}": 1 for i in range(n)}}}]}]),
+    "init containers": lambda n: devices_of([init_containers(n // 64)]),
+    "sidecars": lambda n: devices_of([init_containers(n // 64, restartPolicy="Always")]),
     "a name of a resource": lambda n: counted({f"nvidia.com/{'-' * n}gpu": 1, "." * n + "tencent.com/gpu": 1}),
     "a deletion cost": lambda n: objects.pod(pod(annotations={objects.DELETION_COST: "1" * n})),
     "labels": lambda n: objects.pod(pod(labels={f"a{i}": "b" for i in range(n // 8)})),
