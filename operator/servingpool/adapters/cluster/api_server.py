@@ -1,14 +1,11 @@
 """Requests to the API server for commands on ServingPools, the dashboard and the lab: synchronous, safe for threads.
 
-On the standard library: `get` and a shell's completion are to answer within 0.3 s. The `kubernetes` package takes 0.28
-s of CPU to import (with its asyncio client, which `client` uses, 0.45 s), this module 0.08 s (ADR 0012).
-Each request has a connection of its own.
+The twin of `client`, with the same `Login` (ADR 0012). Each request has a connection of its own.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import ssl
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
@@ -18,7 +15,7 @@ from typing import Any, Self
 from urllib.parse import SplitResult, unquote, urlencode, urlsplit
 
 from servingpool.adapters.cluster.errors import NOT_FOUND, ClusterError, NotInstalled, answer, unanswered, why
-from servingpool.adapters.cluster.kubeconfig import Credentials, acting, trust
+from servingpool.adapters.cluster.kubeconfig import Login, acting
 from servingpool.adapters.cluster.paths import JSON
 
 TIMEOUT = 30.0
@@ -44,10 +41,9 @@ class ApiServer:
         self._proxy = None if proxy is None else urlsplit(proxy)
 
     @classmethod
-    def of(cls, found: Credentials) -> Self:
-        """Raises ClusterError where a certificate or key cannot be used."""
-        proxy = found.proxy or _proxy(urlsplit(found.server))
-        return cls(found.server, trust(found), found.authorization, proxy=proxy)
+    def of(cls, login: Login) -> Self:
+        """As this login. ClusterError where its token cannot be read."""
+        return cls(login.server, login.trust, login.authorization(), proxy=login.proxy)
 
     def request(
         self, method: str, path: str, what: str, body: object = None, *, timeout: float = TIMEOUT, **given: Any
@@ -105,15 +101,6 @@ def answered(what: str, response: HTTPResponse) -> dict[str, Any]:
         raise NotInstalled(f"Cannot {what}: the API server does not know this kind")
     # No request here has a `test` or a uid, so a bare 422 is a webhook's no.
     return answer(what, response.status, response.reason, content, bare=ClusterError)
-
-
-def _proxy(server: SplitResult) -> str | None:
-    """The proxy of the environment, such as HTTPS_PROXY, unless NO_PROXY excepts the host."""
-    if not any(name.lower().endswith("_proxy") for name in os.environ):
-        return None
-    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415, rare and slow
-
-    return None if proxy_bypass(server.netloc) else getproxies().get(server.scheme)
 
 
 def _proxy_headers(proxy: SplitResult) -> dict[str, str]:

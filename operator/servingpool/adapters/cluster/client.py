@@ -1,22 +1,23 @@
 """The API server as the operator asks it, and as the commands that survey a cluster and the lab's emulator do.
 
-On the `kubernetes` package's asyncio client, with plain data in and out, for any group: `CoreV1Api` alone imports 90 MB
-of models, and reading a Lease through the typed APIs loses the form of its times. `api_server` is the synchronous twin.
-The operator's watches stay kopf's (`handlers.watching`), which resumes them; it logs in with `credentials`.
+Plain data in and out, for any group: `CoreV1Api` alone imports 90 MB of models, and reading a Lease through the typed
+APIs loses the form of its times. `api_server` is the synchronous twin, with the same `Login`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import re
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from typing import Any, Self
 
 import aiohttp
 import orjson
-from kubernetes.aio import client, config
+from yarl import URL
 
 from servingpool.adapters.cluster.errors import (
     ClusterError,
@@ -28,10 +29,11 @@ from servingpool.adapters.cluster.errors import (
     unreadable,
     why,
 )
-from servingpool.adapters.cluster.kubeconfig import NO_FILE, Credentials, acting, choose, credentials_in, unusable
+from servingpool.adapters.cluster.kubeconfig import Login
 from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Count, Key, Kind, Workload, revision_of
 from servingpool.adapters.cluster.older_schema import without
 from servingpool.adapters.cluster.paths import APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, path_of, version_of
+from servingpool.adapters.cluster.session import session_of
 from servingpool.api.group import API_VERSION, BUDGET_PLURAL, KIND, PLURAL
 
 TIMEOUT = 10.0
@@ -43,7 +45,7 @@ AT_ONCE = 100
 OK = 200
 LOST = (TimeoutError, aiohttp.ClientError, OSError)
 """Errors of the client where no answer comes."""
-FAULTS = (*LOST, config.ConfigException, ValueError)
+FAULTS = (*LOST, ClusterError, ValueError)
 """Errors of the client where no answer comes, a request cannot be made, or the reply is no answer."""
 LONGEST_EVENT = 1024
 """Characters of an event's message that the API server accepts."""
@@ -64,38 +66,34 @@ UNKNOWN_TO_SCHEMA = (
 log = logging.getLogger(__name__)
 
 
-async def credentials(kubeconfig: str | None) -> Credentials:
-    """The credentials that `Connection.connect` uses, read again: a plugin or the kubelet may have renewed a token."""
-    settings = await _configuration(kubeconfig, None)
-    return credentials_in(settings, await settings.get_api_key_with_prefix("BearerToken"))
-
-
 def _failed(what: str, error: BaseException) -> ClusterError:
     """An error of `FAULTS`, in our own words."""
+    if isinstance(error, ClusterError):  # of the credentials, which are read again
+        return error
     if isinstance(error, LOST):
         return unanswered(what, type(error).__name__, why(error))
-    if isinstance(error, config.ConfigException):  # the client reads a service account's token once a minute
-        return ClusterError(f"Cannot {what}: {error}")
     return unreadable(what, type(error).__name__)  # its text may hold a token
 
 
 class Connection:
     """Connections to one API server, kept for the life of the process."""
 
-    def __init__(self, api: client.ApiClient) -> None:
-        self._api = api
+    def __init__(self, session: aiohttp.ClientSession, server: str) -> None:
+        self._session, self._server = session, server
 
     @classmethod
     async def connect(cls, kubeconfig: str | None, context: str | None = None) -> Self:
-        """Connect with a kubeconfig's path, or else as the pod's service account, or else with `~/.kube/config`."""
-        api = client.ApiClient(await _configuration(kubeconfig, context))
-        for name, value in acting().items():
-            api.set_default_header(name, value)
-        return cls(api)
+        """Connect as `Login` does. ClusterError."""
+        return cls.of(await asyncio.to_thread(Login, kubeconfig, context))
+
+    @classmethod
+    def of(cls, login: Login) -> Self:
+        """Connect as this login, in the running event loop."""
+        return cls(session_of(login, connections=AT_ONCE), login.server)
 
     async def close(self) -> None:
         """Let go of the connections."""
-        await self._api.close()
+        await self._session.close()
 
     async def get(self, path: str, **query: str) -> dict[str, Any]:
         """Whatever stands at a path of the API, as plain data. NotFound if nothing does."""
@@ -115,22 +113,21 @@ class Connection:
         """The answer, decoded. A ClusterError says "Cannot" and `what`, such as "scale Deployment chat/vllm"."""
         headers = {"Accept": accept, "Content-Type": content_type}
         try:
-            response = await self._send(method, path, query, headers, body)
-            content = await response.read()
+            async with self._send(method, path, query, headers, body) as response:
+                content = await response.read()
         except FAULTS as error:
             raise _failed(what, error) from error
-        return answer(what, response.status, response.reason, content, loads=orjson.loads)
+        return answer(what, response.status, response.reason, content)
 
     async def watch(self, path: str, what: str, **query: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Changes of a list, as type and object, until the API server ends the watch. Raises as `request`."""
         given = {**query, "watch": "true", "timeoutSeconds": WATCHED}
         try:
-            response = await self._send("GET", path, given, {"Accept": JSON}, None, WATCHED + TIMEOUT)
-            async with response.response as stream:
+            async with self._send("GET", path, given, {"Accept": JSON}, None, WATCHED + TIMEOUT) as stream:
                 if stream.status != OK:
                     answer(what, stream.status, stream.reason, await stream.read())
                 async for line in stream.content:
-                    change = answer(what, OK, None, line, loads=orjson.loads)
+                    change = answer(what, OK, None, line)
                     kind, found = change.get("type"), change.get("object")
                     if not isinstance(kind, str) or not isinstance(found, dict):
                         raise unreadable(what, "it is no change")
@@ -140,7 +137,7 @@ class Connection:
         except FAULTS as error:
             raise _failed(what, error) from error
 
-    async def _send(
+    def _send(
         self,
         method: str,
         path: str,
@@ -148,24 +145,22 @@ class Connection:
         headers: dict[str, str],
         body: object,
         within: float | None = None,
-    ) -> Any:
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """The answer, its body unread. `within`: seconds for all of it, `TIMEOUT` by default."""
-        request = await self._api.param_serialize(
+        return self._session.request(
             method,
-            path,
-            query_params=list((query or {}).items()),
-            header_params=headers,
-            body=body,
-            auth_settings=["BearerToken"],
+            URL(f"{self._server}{path}", encoded=True).update_query(query or {}),
+            headers=headers,
+            data=None if body is None else orjson.dumps(body),
+            timeout=aiohttp.ClientTimeout(total=within or TIMEOUT),
         )
-        return await self._api.call_api(*request, _request_timeout=within or TIMEOUT)
 
 
 class Cluster(Connection):
     """The operator's client of its cluster: inventories, scale, deletion costs, status, events, and its Lease."""
 
-    def __init__(self, api: client.ApiClient) -> None:
-        super().__init__(api)
+    def __init__(self, session: aiohttp.ClientSession, server: str) -> None:
+        super().__init__(session, server)
         self.writes: dict[str, int] = {"scale": 0, "cost": 0, "status": 0, "event": 0}
         """Requests that changed something, by kind, since the start."""
         self._told: set[str] = set()
@@ -357,20 +352,3 @@ class Cluster(Connection):
     async def _metadata(self, path: str, what: str, limit: int, token: str = "") -> dict[str, Any]:
         query = {"limit": limit, "continue": token}
         return await self.request("GET", path, what, query=query, accept=METADATA_ALONE)
-
-
-async def _configuration(kubeconfig: str | None, context: str | None) -> client.Configuration:
-    settings = client.Configuration(connection_pool_maxsize=AT_ONCE)
-    try:
-        if kubeconfig is None and context is None:
-            with contextlib.suppress(config.ConfigException):
-                config.load_incluster_config(client_configuration=settings)
-                return settings
-        chosen = choose(kubeconfig, context)
-        if chosen is None:
-            raise unusable(NO_FILE)
-        # By name: the client takes KUBECONFIG as it was when it was imported, and the last file's context.
-        await config.load_kube_config(chosen.path, context=chosen.name, client_configuration=settings)
-    except (config.ConfigException, OSError, ValueError) as error:
-        raise unusable(str(error)) from error
-    return settings

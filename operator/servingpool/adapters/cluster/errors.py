@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from typing import Any
 
+from servingpool.adapters.cluster.decoding import loads
 from servingpool.catalogue.plain import plain
 
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, INVALID = 401, 403, 404, 409, 422
@@ -82,7 +81,6 @@ def answer(
     reason: str | None,
     body: bytes,
     *,
-    loads: Callable[[bytes], Any] = json.loads,
     bare: type[ClusterError] = Conflict,
 ) -> dict[str, Any]:
     """The API server's answer to a request, decoded. ClusterError where it is a refusal, or no JSON object.
@@ -93,7 +91,7 @@ def answer(
         raise refusal(what, status, reason, body, bare)
     try:
         found = loads(body)
-    except (ValueError, RecursionError) as error:  # it broke off in the middle, or is not the API server's
+    except ValueError as error:  # it broke off in the middle, or is not the API server's
         raise unreadable(what, "it is no JSON, perhaps a login page") from error
     if not isinstance(found, dict):
         raise unreadable(what, "it is no object")
@@ -160,7 +158,7 @@ def why(error: BaseException) -> str:
 def _object(body: bytes) -> dict[str, Any]:
     """The Status in an answer; empty where there is none."""
     try:
-        found = json.loads(body.decode(errors="replace"))
-    except (ValueError, RecursionError):
+        found = loads(body)
+    except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

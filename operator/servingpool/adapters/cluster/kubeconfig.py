@@ -1,21 +1,19 @@
 """Address of the API server, credentials and namespace: from a kubeconfig, or from a pod's service account.
 
-Plain users are read here, for the `kubernetes` package takes a quarter of a second of CPU to import. That package does
-the rest: users with a program that gives credentials (`exec`), rare ones, and tokens to be renewed (`client`).
+The `kubernetes` package reads the credentials, and runs the program that gives them (`exec`). One `Login` serves the
+operator's requests, kopf's watches and the commands, so that proxies, certificates and tokens are the same for all.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
+import ipaddress
 import os
 import ssl
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import SplitResult, urlsplit
+from urllib.request import getproxies
 
 import yaml
 
@@ -30,43 +28,17 @@ ACTING = "Impersonate-User"
 _acting: dict[str, str] = {}
 IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Token, authority and namespace of a pod's service account."""
-PLAIN = frozenset(
-    {"client-certificate", "client-certificate-data", "client-key", "client-key-data", "token", "tokenFile"}
-)
-"""Fields of a user that are read here."""
 Entry = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
-    """Address of the API server, and our credentials for it."""
-
-    server: str
-    """URL."""
-    verified: bool
-    """Whether the server's certificate is checked."""
-    authority: str | None
-    """Path of the certificates to trust."""
-    authorization: str | None
-    """Value of the header: scheme and token."""
-    certificate: str | None
-    """Path of the client's certificate."""
-    key: str | None
-    """Path of its private key."""
-    proxy: str | None
-    server_name: str | None = None
-    """Name that the server's certificate has, where it is not that of the URL."""
-
-
-@dataclass(frozen=True, slots=True)
 class Chosen:
-    """A kubeconfig's context with what it names; paths are absolute."""
+    """A kubeconfig's context with what it names."""
 
     path: str
     """Path of the kubeconfig, or several paths as KUBECONFIG has them."""
     name: str
     context: Entry
-    cluster: Entry
     user: Entry
 
     @property
@@ -118,7 +90,7 @@ def _choose(path: str, files: list[Path], context: str | None) -> Chosen:
         current = current or read.get("current-context") or ""
         for kind, known in found.items():
             for each in read.get(kind) or ():
-                known.setdefault(each["name"], _absolute(each.get(kind[:-1]) or {}, file.parent))
+                known.setdefault(each["name"], each.get(kind[:-1]) or {})
     name = context or current
     if name not in found["contexts"]:
         wrong = f"has no context '{name}'" if name else "names no current-context"
@@ -126,7 +98,7 @@ def _choose(path: str, files: list[Path], context: str | None) -> Chosen:
     one = found["contexts"][name]
     if one.get("cluster") not in found["clusters"]:
         raise unusable(f"{path} has no cluster '{one.get('cluster')}', which context '{name}' names")
-    return Chosen(path, name, one, found["clusters"][one["cluster"]], found["users"].get(one.get("user", ""), {}))
+    return Chosen(path, name, one, found["users"].get(one.get("user", ""), {}))
 
 
 def contexts(kubeconfig: str | None) -> list[str]:
@@ -157,126 +129,113 @@ def namespace_of(kubeconfig: str | None, context: str | None) -> str | None:
         return None
 
 
-@contextmanager
-def credentials_of(kubeconfig: str | None, context: str | None) -> Iterator[tuple[Credentials, str]]:
-    """Credentials, and the namespace that is meant. Files that hold them last as long as the `with` block.
+class Login:
+    """An API server, how to reach it, and who we are to it."""
 
-    ClusterError where there are none.
-    """
-    chosen = choose(kubeconfig, context)
-    if chosen is None:
-        yield _of_pod(), namespace_of(None, None) or DEFAULT_NAMESPACE
-    elif not chosen.user.keys() <= PLAIN:
-        yield _by_client(chosen), chosen.namespace
-    else:
-        with tempfile.TemporaryDirectory(prefix="servingpool-") as folder:
-            yield _plain(chosen, Path(folder)), chosen.namespace
+    def __init__(self, kubeconfig: str | None, context: str | None = None) -> None:
+        """By a kubeconfig and one of its contexts, else `~/.kube/config`, else the service account. ClusterError."""
+        self._chosen = choose(kubeconfig, context)
+        self._settings = settings = self._loaded()
+        self.server: str = settings.host.rstrip("/")
+        """URL."""
+        self.namespace = namespace_of(kubeconfig, context) or DEFAULT_NAMESPACE
+        """Namespace that is meant where none is given."""
+        self.proxy: str | None = settings.proxy or proxy_of(urlsplit(self.server))
+        """URL of the proxy; None where the server is asked directly."""
+        self.trust = _trust(settings)
+        """How to speak TLS to the server; None where it does not."""
+
+    def authorization(self, *, anew: bool = False) -> str | None:
+        """The header's value: scheme and token. A file is read or a program is run where the token is about to end.
+
+        `anew`: the server refused the last one, so the credentials are read from the beginning. ClusterError.
+        """
+        from kubernetes.config import ConfigException  # noqa: PLC0415, slow
+
+        if anew:
+            self._settings = self._loaded()
+        try:
+            found: str | None = self._settings.get_api_key_with_prefix("BearerToken")
+        except (ConfigException, OSError, ValueError) as error:
+            raise unusable(str(error)) from error
+        program = None if self._chosen is None else self._chosen.user.get("exec")
+        if program and found is None and self._settings.cert_file is None:
+            raise unusable(f"the program '{program.get('command')}' gives none. Try it by hand")
+        return None if found is None else found.strip()
+
+    def _loaded(self) -> Any:
+        from kubernetes.client import Configuration  # noqa: PLC0415, slow: --help waits for none
+        from kubernetes.config import ConfigException, load_incluster_config, load_kube_config  # noqa: PLC0415
+
+        settings = Configuration()
+        settings.proxy = None  # that of the environment: `proxy_of` looks at NO_PROXY too
+        try:
+            if self._chosen is None:
+                load_incluster_config(client_configuration=settings)
+            else:  # by name: with several files the client takes the last one's context
+                load_kube_config(self._chosen.path, self._chosen.name, client_configuration=settings)
+        except (ConfigException, AttributeError, OSError, TypeError, ValueError) as error:
+            raise unusable(NO_FILE if self._chosen is None else f"context '{self._chosen.name}': {error}") from error
+        return settings
 
 
-def trust(found: Credentials) -> ssl.SSLContext | None:
-    """How to speak TLS to that server; None where it does not. ClusterError where a certificate or key is unusable.
-
-    As kubectl does it: a certificate need not name its issuer's key.
-    """
-    if not found.server.lower().startswith("https:"):
+def _trust(settings: Any) -> ssl.SSLContext | None:
+    """As kubectl does it: a certificate need not name its issuer's key. ClusterError where one is unusable."""
+    if not settings.host.lower().startswith("https:"):
         return None
+    made = _Named(ssl.PROTOCOL_TLS_CLIENT)
+    made.name = settings.tls_server_name
+    made.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
     try:
-        made = ssl.create_default_context(cafile=found.authority)
-        made.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
-        if not found.verified:
+        if not settings.verify_ssl:
             made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
-        if found.certificate is not None:
-            made.load_cert_chain(found.certificate, found.key)
+        elif settings.ssl_ca_cert:
+            made.load_verify_locations(settings.ssl_ca_cert)
+        else:
+            made.load_default_certs()
+        if settings.cert_file is not None:
+            made.load_cert_chain(settings.cert_file, settings.key_file)
     except (OSError, ValueError) as error:
         raise unusable(f"a certificate or key cannot be used ({getattr(error, 'strerror', None) or error})") from error
-    return made if found.server_name is None else _named(made, found.server_name)
-
-
-def _named(made: ssl.SSLContext, name: str) -> ssl.SSLContext:
-    """A context for a server whose certificate has another name than its URL."""
-    wrap = made.wrap_socket
-
-    def wrapped(*given: Any, **named: Any) -> ssl.SSLSocket:
-        return wrap(*given, **{**named, "server_hostname": name})
-
-    made.wrap_socket = wrapped  # type: ignore[method-assign]
     return made
 
 
-def credentials_in(settings: Any, authorization: str | None) -> Credentials:
-    """Credentials in a Configuration of the `kubernetes` package."""
-    return Credentials(
-        server=settings.host,
-        verified=settings.verify_ssl,
-        authority=settings.ssl_ca_cert,
-        authorization=authorization,
-        certificate=settings.cert_file,
-        key=settings.key_file,
-        proxy=settings.proxy,
-        server_name=settings.tls_server_name,
-    )
+class _Named(ssl.SSLContext):
+    """For a server whose certificate may have another name than its URL."""
+
+    name: str | None = None
+
+    def wrap_socket(self, *given: Any, **named: Any) -> ssl.SSLSocket:
+        return super().wrap_socket(*given, **self._by_name(named))
+
+    def wrap_bio(self, *given: Any, **named: Any) -> ssl.SSLObject:
+        return super().wrap_bio(*given, **self._by_name(named))
+
+    def _by_name(self, named: dict[str, Any]) -> dict[str, Any]:
+        return named if self.name is None else {**named, "server_hostname": self.name}
 
 
-def _plain(chosen: Chosen, folder: Path) -> Credentials:
-    cluster, user = chosen.cluster, chosen.user
-    token = user.get("token")
-    if token is None and (file := user.get("tokenFile")) is not None:
-        try:
-            token = Path(file).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise unusable(f"{file} cannot be read") from error
-    return Credentials(
-        server=str(cluster.get("server") or "http://localhost:8080").rstrip("/"),
-        verified=not cluster.get("insecure-skip-tls-verify"),
-        authority=_file(cluster, "certificate-authority", folder),
-        authorization=None if token is None else f"Bearer {token}",
-        certificate=_file(user, "client-certificate", folder),
-        key=_file(user, "client-key", folder),
-        proxy=cluster.get("proxy-url"),
-        server_name=cluster.get("tls-server-name"),
-    )
+def proxy_of(server: SplitResult) -> str | None:
+    """The proxy of the environment, such as HTTPS_PROXY, unless the server is excepted.
+
+    As client-go: this machine is, and what NO_PROXY names: hosts and domains with all below them, addresses and
+    networks, each perhaps with a port.
+    """
+    proxies, host = getproxies(), str(server.hostname)
+    excepted = filter(None, (each.strip().lower() for each in proxies.get("no", "").split(",")))
+    port = server.port or (443 if server.scheme == "https" else 80)
+    if any(_excepts(each, host, port) for each in ("localhost", "127.0.0.0/8", "::1", *excepted)):
+        return None
+    return proxies.get(server.scheme)
 
 
-def _by_client(chosen: Chosen) -> Credentials:
-    """Credentials as the Kubernetes client finds them, with a program that renews a token."""
-    from kubernetes.client import Configuration  # noqa: PLC0415, rare and slow
-    from kubernetes.config import ConfigException, kube_config  # noqa: PLC0415
-
-    settings = Configuration()
+def _excepts(entry: str, host: str, port: int) -> bool:
+    if entry == "*":
+        return True
     try:
-        kube_config.load_kube_config(chosen.path, context=chosen.name, client_configuration=settings)
-    except (ConfigException, OSError, ValueError) as error:
-        raise unusable(f"context '{chosen.name}' gives none: {error}") from error
-    program, authorization = chosen.user.get("exec"), settings.get_api_key_with_prefix("BearerToken", "authorization")
-    if program and authorization is None and settings.cert_file is None:
-        raise unusable(f"the program '{program.get('command')}' of context '{chosen.name}' gives none. Try it by hand")
-    return credentials_in(settings, authorization)
-
-
-def _of_pod() -> Credentials:
-    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
-    token = IN_POD / "token"
-    if not host or not port or not token.is_file():
-        raise unusable(NO_FILE)
-    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    bare = Credentials(server, True, str(IN_POD / "ca.crt"), None, None, None, None)
-    return replace(bare, authorization=f"Bearer {token.read_text(encoding='utf-8').strip()}")
-
-
-def _absolute(entry: Entry, folder: Path) -> Entry:
-    """The kubeconfig with absolute paths, for a file of this folder."""
-    paths = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
-    return {**entry, **{name: str(folder / entry[name]) for name in paths if entry.get(name)}}
-
-
-def _file(entry: Mapping[str, Any], name: str, folder: Path) -> str | None:
-    """Path of what an entry holds as a path, or as data."""
-    data = entry.get(f"{name}-data")
-    if not data:
-        return entry.get(name)
-    path = folder / name
-    try:
-        path.write_bytes(base64.b64decode(data, validate=True))
-    except (binascii.Error, TypeError) as error:
-        raise unusable(f"{name}-data is no base64") from error
-    return str(path)
+        return ipaddress.ip_address(host) in ipaddress.ip_network(entry.strip("[]"), strict=False)
+    except ValueError:  # the one or the other is a name, or has a port
+        name, _, number = entry.rpartition(":")
+    if name and number.isdecimal():
+        return int(number) == port and _excepts(name, host, port)
+    return host == entry or host.endswith(f".{entry.removeprefix('*').lstrip('.')}")

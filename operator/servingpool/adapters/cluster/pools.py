@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Self
 
 from servingpool.adapters.cluster.api_server import TIMEOUT, ApiServer, answered, answering
+from servingpool.adapters.cluster.decoding import loads
 from servingpool.adapters.cluster.errors import REFUSED, ClusterError, Forbidden, NotFound, NotInstalled
-from servingpool.adapters.cluster.kubeconfig import credentials_of
+from servingpool.adapters.cluster.kubeconfig import Login
 from servingpool.adapters.cluster.paths import JSON, MERGE_PATCH, path_of
 from servingpool.api.group import API_VERSION, PLURAL
 
@@ -43,8 +43,8 @@ class Pools:
 
         Without a kubeconfig as the pod's service account. ClusterError where neither can be used.
         """
-        with credentials_of(kubeconfig, context) as (found, namespace):
-            return cls(ApiServer.of(found), namespace)
+        login = Login(kubeconfig, context)
+        return cls(ApiServer.of(login), login.namespace)
 
     def read(
         self,
@@ -135,7 +135,7 @@ class Pools:
             kept = b""
             while piece := response.read1():
                 *lines, kept = (kept + piece).split(b"\n")
-                yield from (json.loads(line) for line in lines if line)
+                yield from (loads(line) for line in lines if line)
 
     def changes(self, namespace: str, name: str, found: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Each further state of a pool, without end. NotFound once it is deleted; ClusterError."""
