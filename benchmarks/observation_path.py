@@ -9,6 +9,7 @@ it, are listed separately.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sys
 import threading
@@ -18,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import orjson
 from fake_cluster import FakeCluster
@@ -39,6 +40,10 @@ from servingpool.loop.reconciler import All, Reconciler
 from servingpool.reconcile.act import Actor
 from servingpool.reconcile.collect.readings import Readings
 from servingpool.status.report import Reporter
+
+if TYPE_CHECKING:
+    import aiohttp
+    from yarl import URL
 
 PACKAGE = Path(servingpool.__file__).parent
 BEGIN, INTERVAL = 1_790_000_000.0, 15.0
@@ -77,8 +82,8 @@ class Trace:
             self.report[name] = None
 
 
-class Api:
-    """The `kubernetes` package's client, as far as the operator uses it, without an API server."""
+class Session(contextlib.AbstractAsyncContextManager["Session"]):
+    """aiohttp's session and its answer, as far as the operator uses them, without an API server."""
 
     status, reason = 200, "OK"
 
@@ -86,19 +91,24 @@ class Api:
         self._world = world
         self.trace = Trace()
 
-    async def param_serialize(self, _method: str, path: str, *, body: Any, **_: Any) -> tuple[str, Any]:
-        return path, body
+    def request(self, _method: str, url: URL, *, data: bytes | None, **_: Any) -> Self:
+        self._asked = url.path, data
+        return self
 
-    async def call_api(self, path: str, body: Any, **_: Any) -> Self:
+    async def __aenter__(self) -> Self:
+        path, data = self._asked
         if path.endswith("/scale"):
             self.trace.patched = True
             namespace, _plural, name = path.split("/")[-4:-1]
-            current, replicas = (step["value"] for step in body)
+            current, replicas = (step["value"] for step in orjson.loads(data or b""))
             await self._world.set_replicas((namespace, name), current, replicas)
             self._answer = {"spec": {"replicas": replicas}}
         else:
             self._answer = {}
         return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
 
     async def read(self) -> bytes:
         return orjson.dumps(self._answer)
@@ -111,10 +121,10 @@ class Run:
         cache = ClusterCache()
         self._world = FakeCluster(cache, entries(1, 1), PODS, BEGIN)
         self._world.list_all()
-        self._api, self._prometheus = Api(self._world), prometheus
+        self._api, self._prometheus = Session(self._world), prometheus
         backends = {"default": PrometheusBackend(BackendConfig(url=prometheus.url))}
         self._backends, self._now = backends, BEGIN
-        cluster = Cluster(self._api)
+        cluster = Cluster(cast("aiohttp.ClientSession", self._api), "http://cluster")
         targets = TargetReader(cluster, cache, time.monotonic)
         self._loop = Reconciler(
             targets,

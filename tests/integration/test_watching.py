@@ -14,7 +14,9 @@ import pytest
 
 from servingpool.adapters.cluster import client
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.client import Cluster, credentials
+from servingpool.adapters.cluster.client import Cluster
+from servingpool.adapters.cluster.kubeconfig import Login
+from servingpool.adapters.cluster.session import session_of
 from servingpool.handlers.lifecycle import live
 from servingpool.handlers.watching import Watches
 from servingpool_lab.control_plane import ControlPlane
@@ -38,7 +40,7 @@ class Operator:
     async def watching(self, pools: int) -> AsyncIterator[None]:
         """Kopf lists, and then watches. From the moment at which so many pools are in the cache."""
         registry, over = kopf.OperatorRegistry(), asyncio.Event()
-        live(registry, scoped=True, start=_nothing, stop=_nothing, problem=lambda: None, login=self._login)
+        live(registry, scoped=True, start=_nothing, stop=_nothing, login=self._login)
         self.watches.register(registry)
         running = asyncio.create_task(
             kopf.operator(registry=registry, standalone=True, namespaces=self._namespaces, stop_flag=over)
@@ -50,10 +52,9 @@ class Operator:
         over.set()
         await running
 
-    async def _login(self) -> kopf.ConnectionInfo:
-        found = await credentials(str(self._kubeconfig))
-        scheme, _, token = (found.authorization or "").partition(" ")
-        return kopf.ConnectionInfo(server=found.server, ca_path=found.authority, scheme=scheme, token=token)
+    async def _login(self) -> kopf.AiohttpSession:
+        login = Login(str(self._kubeconfig))
+        return kopf.AiohttpSession(server=login.server, aiohttp_session=session_of(login, tolerant=True))
 
 
 async def _nothing() -> None:

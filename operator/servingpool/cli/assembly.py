@@ -6,24 +6,28 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import socket
+import threading
 import time
 import uuid
 
 import kopf
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.client import Cluster, credentials
+from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.devices import ClaimTemplates
+from servingpool.adapters.cluster.kubeconfig import Login
 from servingpool.adapters.cluster.lease import Election, Terms
 from servingpool.adapters.cluster.scale import TargetReader
+from servingpool.adapters.cluster.session import session_of
 from servingpool.adapters.cluster.shard_lease import ShardMembership
 from servingpool.adapters.prometheus.backend import PrometheusBackend
-from servingpool.cli.metrics_server import serve_metrics
+from servingpool.cli.web import health, serve
 from servingpool.gpubudget.budgets import Budgets
 from servingpool.gpubudget.report import BudgetReporter
 from servingpool.handlers.lifecycle import live
@@ -43,6 +47,10 @@ log = logging.getLogger(__name__)
 GC_THRESHOLDS = (50_000, 20, 100)
 """Samples of 20,000 pods are a hundred thousand objects that live for one tick. With the default thresholds the
 collector also scans older objects, which costs 7% of a read."""
+MOST_FILES = 65_536
+"""Open files that the process may have: systemd's default of 1,024 is less than some fleets' connections."""
+LONGEST_END = 28.0
+"""Seconds from the end of the operator to that of the process, whatever hangs: the grace period is 30 s."""
 
 
 class _Assembly:
@@ -57,6 +65,7 @@ class _Assembly:
         self.failure: Exception | None = None
         """Why the start failed."""
         self._operator: Operator | None = None
+        self._login: Login | None = None
         self._cluster: Cluster | None = None
         self._backends: dict[str, PrometheusBackend] = {}
 
@@ -71,7 +80,10 @@ class _Assembly:
 
     async def _start(self) -> None:
         config = self._config
-        self._cluster = await Cluster.connect(self._kubeconfig)
+        if config.health_port:
+            serve(config.health_port, health(self._problem, asyncio.get_running_loop()))
+        self._login = await asyncio.to_thread(Login, self._kubeconfig)
+        self._cluster = Cluster.of(self._login)
         profiles = config.known_engines, config.known_gateways
         self._backends = {backend.name: PrometheusBackend(backend, *profiles) for backend in config.backends}
         await self.watches.expect(self._cluster)
@@ -104,7 +116,7 @@ class _Assembly:
             )
         )
         if config.metrics_port:
-            serve_metrics(config.metrics_port, registry)
+            serve(config.metrics_port, make_wsgi_app(registry))
         self._operator = Operator(
             reconciler,
             self.watches,
@@ -123,33 +135,24 @@ class _Assembly:
     async def stop(self) -> None:
         """Stop the loop and disconnect."""
         self.stop_flag.set()  # else kopf waits five seconds for its own waiter for it
+        end = threading.Timer(LONGEST_END, os._exit, (1,))
+        end.daemon = True
+        end.start()
         if self._operator is not None:
             await self._operator.stop()
         await asyncio.gather(*(backend.close() for backend in self._backends.values()))
         if self._cluster is not None:
             await self._cluster.close()
 
-    def problem(self) -> str | None:
+    async def _problem(self) -> str | None:
         """Why the operator should be restarted."""
         return self.watches.problem or (self._operator.problem if self._operator is not None else None)
 
-    async def login(self) -> kopf.ConnectionInfo:
-        """Give kopf a connection of its own, with the same credentials as ours.
-
-        kopf's own log-in knows no plugins, which the kubeconfigs of EKS, GKE and AKS consist of.
-        """
-        found = await credentials(self._kubeconfig)
-        scheme, _, token = (found.authorization or "").partition(" ")
-        return kopf.ConnectionInfo(
-            server=found.server,
-            ca_path=found.authority if found.verified else None,
-            insecure=not found.verified,
-            scheme=scheme or None,
-            token=token or None,
-            certificate_path=found.certificate,
-            private_key_path=found.key,
-            proxy_url=found.proxy,
-        )
+    async def login(self) -> kopf.AiohttpSession:
+        """Give kopf a session of its own, with the same login as ours."""
+        assert self._login is not None, "kopf logs in after the start"
+        session = session_of(self._login, tolerant=True)
+        return kopf.AiohttpSession(server=self._login.server, aiohttp_session=session)
 
     def _writes(self) -> dict[str, int]:
         return {} if self._cluster is None else self._cluster.writes
@@ -162,6 +165,9 @@ class _Assembly:
 def operate(config: OperatorConfig, kubeconfig: str | None) -> int:
     """Run until stopped. Returns the process's exit code."""
     gc.set_threshold(*GC_THRESHOLDS)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_FILES if hard == resource.RLIM_INFINITY else min(MOST_FILES, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
     assembly = _Assembly(config, kubeconfig)
     registry = kopf.OperatorRegistry()
     live(
@@ -169,7 +175,6 @@ def operate(config: OperatorConfig, kubeconfig: str | None) -> int:
         scoped=bool(config.namespaces),
         start=assembly.start,
         stop=assembly.stop,
-        problem=assembly.problem,
         login=assembly.login,
     )
     assembly.watches.register(registry)
@@ -180,7 +185,6 @@ def operate(config: OperatorConfig, kubeconfig: str | None) -> int:
             clusterwide=not config.namespaces,
             namespaces=config.namespaces,
             insights=assembly.watches.insights,
-            liveness_endpoint=f"http://0.0.0.0:{config.health_port}/healthz" if config.health_port else None,
             stop_flag=assembly.stop_flag,
         )
     except Exception as error:

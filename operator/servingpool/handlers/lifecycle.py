@@ -1,14 +1,29 @@
-"""Start, stop, log-in and liveness."""
+"""Start, stop and log-in."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import chain, repeat
 from typing import Any
 
 import kopf
 
-REFUSED_BACKOFFS = (1, 1, 2, 3, 5, 8, 13, 21, 30, 30, 30, 30, 30)
-"""Seconds between tries of a request that the API server refuses: three and a half minutes in all."""
+LONGEST_BACKOFF = 30
+"""Seconds between two tries of a request that fails, at last."""
+PAGE = 500
+"""Objects in a page of a list, as kubectl asks for: one may be 1.5 MB."""
+
+
+class Backoffs:
+    """Seconds between tries of a request, without end: after the last one kopf would end the operator.
+
+    A kind that cannot be listed, such as one whose conversion webhook is away, or a namespace that may not be read
+    any more, is not the end of the other ones.
+    """
+
+    def __iter__(self) -> Iterator[float]:
+        """From the first try on."""
+        return chain((1, 1, 2, 3, 5, 8, 13, 21), repeat(LONGEST_BACKOFF))
 
 
 def settle(settings: kopf.OperatorSettings, *, scoped: bool) -> None:
@@ -26,9 +41,8 @@ def settle(settings: kopf.OperatorSettings, *, scoped: bool) -> None:
     # Else kopf lists the namespaces to see which of them exist. An operator of a few may not, and kopf asks again
     # for 55 s before it goes on without. The price: KEDA installed later is not seen before a restart.
     settings.scanning.disabled = scoped
-    if scoped:
-        # `Watches` looks once a minute whether each namespace may still be read. kopf must not give up sooner.
-        settings.networking.error_backoffs = REFUSED_BACKOFFS
+    settings.networking.error_backoffs = Backoffs()
+    settings.watching.chunk_size = PAGE
 
 
 def live(
@@ -37,10 +51,9 @@ def live(
     scoped: bool,
     start: Callable[[], Awaitable[None]],
     stop: Callable[[], Awaitable[None]],
-    problem: Callable[[], str | None],
-    login: Callable[[], Awaitable[kopf.ConnectionInfo]],
+    login: Callable[[], Awaitable[kopf.AiohttpSession]],
 ) -> None:
-    """Register the handlers of start, stop and probes."""
+    """Register the handlers of start, stop and log-in."""
 
     @kopf.on.startup(registry=registry)
     async def begin(*, settings: kopf.OperatorSettings, **_: Any) -> None:
@@ -56,13 +69,5 @@ def live(
         await stop()
 
     @kopf.on.login(registry=registry)
-    async def authenticate(**_: Any) -> kopf.ConnectionInfo:
+    async def authenticate(**_: Any) -> kopf.AiohttpSession:
         return await login()
-
-    @kopf.on.probe(id="loop", registry=registry)
-    async def alive(**_: Any) -> str:
-        # A probe that raises anything else is retried for a minute, and the kubelet sees a time-out.
-        found = problem()
-        if found is not None:
-            raise kopf.PermanentError(found)
-        return "ticking"

@@ -22,6 +22,8 @@ from servingpool.api.group import BUDGET_PLURAL, GROUP, PLURAL, VERSION
 log = logging.getLogger(__name__)
 
 OURS: tuple[Kind, ...] = ((GROUP, VERSION, PLURAL), (GROUP, VERSION, BUDGET_PLURAL))
+OF_OTHERS = {"keda.sh"}
+"""Groups without which pools are served: their definitions are not ours, nor Kubernetes' own."""
 UNWATCHED = 30.0
 """Seconds for which a kind of ours may go unwatched though the API server has it: kopf sees a new kind in a few."""
 
@@ -60,7 +62,7 @@ class Watches:
     """
 
     def __init__(self, cache: ClusterCache, clock: Callable[[], float], namespaces: Collection[str] = ()) -> None:
-        self._clock, self._namespaces = clock, namespaces
+        self._clock, self._namespaces, self._left_out = clock, namespaces, cache.left_out
         self._cluster: Inventory
         """Set by `expect`: handlers are registered before there is a connection."""
         self._see: dict[Kind, See] = {
@@ -111,7 +113,26 @@ class Watches:
                 self._leave_out(namespace, error)
 
     async def _counts(self, namespace: str | None) -> dict[Scope, int]:
-        return {(kind, namespace): await self._count(kind, namespace) for kind in self._see}
+        return {
+            (kind, namespace): count
+            for kind in self._see
+            if (count := await self._count_or_leave_out(kind, namespace)) is not None
+        }
+
+    async def _count_or_leave_out(self, kind: Kind, namespace: str | None) -> int | None:
+        """None where a kind of others cannot be listed, such as one whose conversion webhook is away."""
+        if kind[0] not in OF_OTHERS:
+            return await self._count(kind, namespace)
+        name = namespace or "", "all"
+        self._left_out.forget(kind[2], name)
+        try:
+            return await self._count(kind, namespace)
+        except Forbidden:
+            raise
+        except ClusterError as error:
+            log.warning("%s are left out until they can be listed; pools are served without: %s", kind[2], error)
+            self._left_out.note(kind[2], name, str(error))
+            return None
 
     async def _count(self, kind: Kind, namespace: str | None) -> int:
         seen = self._revision  # what a watch shows during the list may be newer than the list
@@ -218,7 +239,8 @@ class Watches:
         # ones, and only then all are listed: listing tens of thousands of pods each minute would be expensive.
         if not before and namespace is None and kind != OURS[0]:
             return
-        if await self._count(kind, namespace) >= len(before):
+        found = await self._count_or_leave_out(kind, namespace)
+        if found is None or found >= len(before):
             return
         exist = await self._cluster.uids(kind, namespace)
         deleted = {uid: shown.pop(uid) for uid in before - exist if uid in shown}

@@ -19,7 +19,7 @@ import yaml
 
 from servingpool.adapters.cluster.api_server import ApiServer
 from servingpool.adapters.cluster.errors import REFUSED
-from servingpool.adapters.cluster.kubeconfig import credentials_of, trust
+from servingpool.adapters.cluster.kubeconfig import Login
 from servingpool.adapters.cluster.paths import APPLY_PATCH, JSON, MERGE_PATCH, base_of, path_of
 
 Manifest = Mapping[str, Any]
@@ -96,8 +96,8 @@ class ApiClient:
     @classmethod
     def of(cls, kubeconfig: Path) -> Self:
         """As a kubeconfig's user. ClusterError where it cannot be used."""
-        with credentials_of(str(kubeconfig), None) as (found, _):
-            return cls(found.server, trust(found), (found.authorization or "").removeprefix("Bearer "))
+        login = Login(str(kubeconfig))
+        return cls(login.server, login.trust, (login.authorization() or "").removeprefix("Bearer "))
 
     def request(
         self, method: str, path: str, body: object = None, *, content_type: str = JSON, timeout_seconds: float = 30.0

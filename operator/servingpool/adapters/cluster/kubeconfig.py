@@ -165,13 +165,14 @@ class Login:
 
     def _loaded(self) -> Any:
         from kubernetes.client import Configuration  # noqa: PLC0415, slow: --help waits for none
-        from kubernetes.config import ConfigException, load_incluster_config, load_kube_config  # noqa: PLC0415
+        from kubernetes.config import ConfigException, load_kube_config  # noqa: PLC0415
+        from kubernetes.config.incluster_config import InClusterConfigLoader  # noqa: PLC0415
 
         settings = Configuration()
         settings.proxy = None  # that of the environment: `proxy_of` looks at NO_PROXY too
         try:
             if self._chosen is None:
-                load_incluster_config(client_configuration=settings)
+                InClusterConfigLoader(IN_POD / "token", IN_POD / "ca.crt").load_and_set(settings)
             else:  # by name: with several files the client takes the last one's context
                 load_kube_config(self._chosen.path, self._chosen.name, client_configuration=settings)
         except (ConfigException, AttributeError, OSError, TypeError, ValueError) as error:

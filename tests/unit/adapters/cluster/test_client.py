@@ -8,15 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
-from kubernetes.aio import client
 
 from servingpool.adapters.cluster import client as cluster_client
 from servingpool.adapters.cluster import objects
-from servingpool.adapters.cluster.client import Cluster, credentials
+from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, Invalid, NotFound, Unanswered
-from servingpool_lab.credentials import write_kubeconfig
 
 POOL = ("chat", "pool")
 WORKLOAD = objects.workload({"metadata": {"namespace": "chat", "name": "vllm", "uid": "d"}, "spec": {"replicas": 2}})
@@ -57,8 +56,7 @@ async def api() -> AsyncIterator[tuple[Api, Cluster]]:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     server: Any = site._server
-    settings = client.Configuration(host=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    cluster = Cluster(client.ApiClient(settings))
+    cluster = Cluster(aiohttp.ClientSession(), f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     yield fake, cluster
     fake.over.set()
     await cluster.close()
@@ -190,7 +188,7 @@ async def test_a_server_that_does_not_answer_is_given_up(
 
 
 async def test_an_unreachable_server_is_reported() -> None:
-    cluster = Cluster(client.ApiClient(client.Configuration(host="http://127.0.0.1:1")))
+    cluster = Cluster(aiohttp.ClientSession(), "http://127.0.0.1:1")
     with pytest.raises(ClusterError, match="Cannot read ServingPool chat/pool: the API server did not answer"):
         await cluster.read_pool(POOL)
     await cluster.close()
@@ -277,22 +275,13 @@ async def test_a_request_that_cannot_be_made_is_told_without_its_token(
     """A token file that ends in a new line: leader election ended the process."""
     _, cluster = api
 
-    async def send(*_: object) -> None:
+    def send(*_: object) -> None:
         raise ValueError("Forbidden control character in header Authorization: secret")
 
     monkeypatch.setattr(cluster, "_send", send)
     with pytest.raises(ClusterError, match="Cannot read ServingPool chat/pool: the answer cannot be read") as failed:
         await cluster.read_pool(POOL)
     assert "secret" not in f"{failed.value} {failed.value.detail}"
-
-
-async def test_kopf_is_given_the_credentials_that_we_use(tmp_path: Path) -> None:
-    path = write_kubeconfig(tmp_path / "config", "https://127.0.0.1:6443", b"authority", token="secret")
-    found = await credentials(str(path))
-    assert (found.server, found.authorization, found.verified) == ("https://127.0.0.1:6443", "Bearer secret", True)
-    assert found.authority is not None
-    assert await asyncio.to_thread(Path(found.authority).read_bytes) == b"authority"
-    assert (found.certificate, found.key, found.proxy) == (None, None, None)
 
 
 @pytest.mark.parametrize("content", [None, "{}", "not: [yaml"])

@@ -1,4 +1,4 @@
-"""S18: each half-open connection to /metrics held a thread for ever."""
+"""Half-open connections to /metrics held a thread each for ever, and those to /healthz a descriptor."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Gauge, make_wsgi_app
 
-from servingpool.cli import metrics_server
+from servingpool.cli import web
 
 
 @pytest.fixture
 def port() -> Iterator[int]:
     registry = CollectorRegistry()
     Gauge("some_figure", "A figure.", registry=registry).set(7)
-    server = metrics_server.serve_metrics(0, registry)
+    server = web.serve(0, make_wsgi_app(registry))
     yield server.server_port
     server.shutdown()
     server.server_close()
@@ -32,16 +32,16 @@ def page(port: int) -> str:
 def test_the_page_is_served_beside_more_half_open_connections_than_there_are_threads(port: int) -> None:
     before = threading.active_count()
     with ExitStack() as held:
-        for _ in range(4 * metrics_server.MOST_CONNECTIONS):
+        for _ in range(4 * web.MOST_CONNECTIONS):
             one = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
             one.sendall(b"GET /metrics HT")
         assert "some_figure 7.0" in page(port)
         # A connection that was cut has a thread for a moment longer; those that were never cut would be 128.
-        assert threading.active_count() - before <= 2 * metrics_server.MOST_CONNECTIONS
+        assert threading.active_count() - before <= 2 * web.MOST_CONNECTIONS
 
 
 def test_a_silent_connection_is_closed(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_server._Handler, "timeout", 0.05)
+    monkeypatch.setattr(web._Handler, "timeout", 0.05)
     with socket.create_connection(("127.0.0.1", port), timeout=30) as one:
         one.sendall(b"GET")
         assert one.recv(1) == b""

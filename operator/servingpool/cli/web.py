@@ -1,19 +1,28 @@
-"""The operator's /metrics: the client library's page, served so that no connection can hold a thread for ever."""
+"""The operator's /metrics and /healthz, served so that no connection can hold a thread or a descriptor for ever."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
+from collections.abc import Callable, Coroutine, Iterable
 from socketserver import ThreadingMixIn
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication
 
 SILENCE = 10.0
 """Seconds without a byte after which a connection is closed. Prometheus' own timeout for a scrape is 10 s."""
 MOST_CONNECTIONS = 32
 """Open at once, each with a thread. Over it the oldest is closed, so that whoever holds them open keeps nobody out."""
+
+
+PATIENCE = 5.0
+"""Seconds in which the event loop answers /healthz."""
+DUAL = socket.has_dualstack_ipv6()
+"""Whether one socket takes connections of IPv6 and IPv4."""
 
 
 class _Handler(WSGIRequestHandler):
@@ -25,6 +34,7 @@ class _Handler(WSGIRequestHandler):
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
+    address_family = socket.AF_INET6 if DUAL else socket.AF_INET
     # A server that is reached from all pods takes connections fast; the queue is for those of one moment.
     request_queue_size = 64
 
@@ -33,6 +43,11 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._lock = threading.Lock()
         self._open: dict[int, socket.socket] = {}
         """Open connections by identity, the oldest first."""
+
+    def server_bind(self) -> None:
+        if DUAL:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
@@ -51,11 +66,25 @@ class _Server(ThreadingMixIn, WSGIServer):
         """A connection that broke off, or was cut, is nobody's defect."""
 
 
-def serve_metrics(port: int, registry: CollectorRegistry) -> WSGIServer:
-    """Serve them on all addresses from a thread, until the process ends. OSError where the port is taken."""
-    server = make_server("0.0.0.0", port, make_wsgi_app(registry), _Server, handler_class=_Handler)  # noqa: S104, pods are scraped
-    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+def serve(port: int, page: WSGIApplication) -> WSGIServer:
+    """Serve it on all addresses from a thread, until the process ends. OSError where the port is taken."""
+    server = make_server("" if DUAL else "0.0.0.0", port, page, _Server, handler_class=_Handler)  # noqa: S104, from pods
+    threading.Thread(target=server.serve_forever, name=f"port {port}", daemon=True).start()
     return server
+
+
+def health(problem: Callable[[], Coroutine[Any, Any, str | None]], loop: asyncio.AbstractEventLoop) -> WSGIApplication:
+    """Page on whether the process should go on: `problem` is asked in its event loop, which may hang."""
+
+    def page(_: Any, start: StartResponse) -> Iterable[bytes]:
+        try:
+            found = asyncio.run_coroutine_threadsafe(problem(), loop).result(PATIENCE)
+        except TimeoutError:
+            found = f"The event loop did not answer for {PATIENCE:.0f} s."
+        start("200 OK" if found is None else "503 Service Unavailable", [("Content-Type", "text/plain")])
+        return [(found or "ticking").encode()]
+
+    return page
 
 
 def _cut(connection: socket.socket) -> None:

@@ -1,0 +1,196 @@
+"""What a tenant stores, and what an API server answers for a moment, end neither a start nor a watch: through kopf."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import kopf
+import pytest
+from aiohttp import web
+
+from servingpool.adapters.cluster import session
+from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.kubeconfig import Login
+from servingpool.adapters.cluster.objects import TargetKey
+from servingpool.adapters.cluster.paths import base_of, version_of
+from servingpool.handlers import lifecycle
+from servingpool.handlers.lifecycle import live
+from servingpool.handlers.watching import Watches
+from servingpool_lab.credentials import write_kubeconfig
+
+DEEPER_THAN_THE_API_SERVER_TAKES = 12_000
+PATH = "/apis/apps/v1/namespaces/chat/deployments"
+KINDS = {
+    ("", "v1"): ("namespaces", "Namespace"),
+    ("apps", "v1"): ("deployments", "Deployment"),
+    ("apiextensions.k8s.io", "v1"): ("customresourcedefinitions", "CustomResourceDefinition"),
+}
+DISCOVERY: dict[str, Any] = {
+    "/api": {"versions": ["v1"]},
+    "/apis": {
+        "groups": [
+            {"name": group, "versions": [{"version": version}], "preferredVersion": {"version": version}}
+            for group, version in KINDS
+            if group
+        ]
+    },
+    **{
+        base_of(version_of(*group)): {
+            "resources": [
+                {"name": plural, "singularName": "", "kind": kind, "namespaced": True, "verbs": ["list", "watch"]}
+            ]
+        }
+        for group, (plural, kind) in KINDS.items()
+    },
+}
+
+
+def deployment(name: str, replicas: int = 1, *, depth: int = 1) -> bytes:
+    """With `managedFields` that are nested so deep."""
+    meta = {"namespace": "chat", "name": name, "uid": name, "resourceVersion": "7", "managedFields": [{"fieldsV1": 0}]}
+    found = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": {"replicas": replicas}}
+    return json.dumps(found).encode().replace(b'"fieldsV1": 0', b'"fieldsV1": ' + nested(depth))
+
+
+def nested(depth: int) -> bytes:
+    # Brackets in texts count for nothing, nor does what is beside the nest.
+    return b'{"f:]}{": "[[[[", "f:a":' * depth + b"{}" + b', "f:b": [{}]}' * depth
+
+
+def change(found: bytes, kind: str = "MODIFIED") -> bytes:
+    return b'{"type": "%s", "object": %s}\n' % (kind.encode(), found)
+
+
+class Server:
+    """An API server with Deployments alone, and the operator's watches on it."""
+
+    def __init__(self) -> None:
+        self.cache = ClusterCache()
+        self.stored: list[bytes] = []
+        self.lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+        """What the watch sends; None ends it."""
+        self.refusals = 0
+        """Answers that are 401 from now on."""
+        self.broken: list[bytes] = []
+        """Answers to lists that are no JSON, to be sent first."""
+        self.running: asyncio.Task[None] | None = None
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if self.refusals:
+            self.refusals -= 1
+            raise web.HTTPUnauthorized(text=json.dumps({"kind": "Status", "message": "Unauthorized"}))
+        if request.path in DISCOVERY:
+            return web.json_response(DISCOVERY[request.path])
+        assert request.path == PATH
+        if request.query.get("watch") != "true":
+            body = b'{"metadata": {"resourceVersion": "7"}, "items": [' + b",".join(self.stored) + b"]}"
+            return web.Response(body=self.broken.pop() if self.broken else body, content_type="application/json")
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while (line := await self.lines.get()) is not None:
+            await response.write(line)
+        return response
+
+    def replicas(self, name: str) -> int | None:
+        found = self.cache.workload(TargetKey("chat", name))
+        return None if found is None else found.replicas
+
+    async def until(self, name: str, replicas: int) -> None:
+        async with asyncio.timeout(60):
+            while self.replicas(name) != replicas:
+                assert self.running is not None
+                assert not self.running.done(), self.running.result()
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "PAUSE", 0.0)
+    monkeypatch.setattr(lifecycle.Backoffs, "__iter__", lambda _: iter(lambda: 0.01, None))
+
+
+@contextlib.asynccontextmanager
+async def operator(server: Server, kubeconfig: Any) -> AsyncIterator[None]:
+    """Kopf's own operator on this server."""
+    app = web.Application()
+    app.router.add_get("/{path:.*}", server.answer)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    sockets: Any = site._server
+    url = f"http://127.0.0.1:{sockets.sockets[0].getsockname()[1]}"
+    login = Login(str(write_kubeconfig(kubeconfig, url, b"", token="secret")))
+    registry, over = kopf.OperatorRegistry(), asyncio.Event()
+
+    async def nothing() -> None:
+        pass
+
+    async def authenticate() -> kopf.AiohttpSession:
+        return kopf.AiohttpSession(server=url, aiohttp_session=session.session_of(login, tolerant=True))
+
+    live(registry, scoped=True, start=nothing, stop=nothing, login=authenticate)
+    watches = Watches(server.cache, lambda: 0.0, ("chat",))
+    watches._see = {("apps", "v1", "deployments"): server.cache.see_workload}
+    watches.register(registry)
+    server.running = asyncio.create_task(
+        kopf.operator(registry=registry, standalone=True, namespaces=["chat"], stop_flag=over)
+    )
+    try:
+        yield
+    finally:
+        over.set()
+        server.lines.put_nowait(None)
+        await asyncio.wait({server.running}, timeout=30)
+        await runner.cleanup()
+
+
+async def test_objects_that_are_nested_deep_are_listed_and_watched_as_the_others_are(tmp_path: Any) -> None:
+    depths = [253, 990, 1_020, 1_100, DEEPER_THAN_THE_API_SERVER_TAKES]
+    server = Server()
+    server.stored = [*(deployment(f"hostile-{depth}", 3, depth=depth) for depth in depths), deployment("last", 2)]
+    async with operator(server, tmp_path / "config"):
+        await server.until("last", 2)
+        for depth in depths:
+            await server.until(f"hostile-{depth}", 3)
+            server.lines.put_nowait(change(deployment(f"hostile-{depth}", 4, depth=depth)))
+            await server.until(f"hostile-{depth}", 4)
+        server.lines.put_nowait(change(deployment("last", 5)))
+        await server.until("last", 5)
+
+
+FAULTS = {
+    "an error": b'{"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcdserver: no leader"}}\n',
+    "an error without a code": b'{"type": "ERROR", "object": {}}\n',
+    "a page": b"<html>\n",
+    "no change": b"[]\n",
+    "a broken line": b'{"type": "MODIFIED", "object": {"meta\n',
+    "a line that is cut off": change(deployment("seen", 3))[:40],
+}
+
+
+async def test_a_watch_that_fails_begins_anew(tmp_path: Any) -> None:
+    server = Server()
+    server.stored = [deployment("seen")]
+    async with operator(server, tmp_path / "config"):
+        await server.until("seen", 1)
+        for number, sent in enumerate(FAULTS.values()):
+            server.stored = [deployment("seen", 2)]
+            for line in (sent, None, change(deployment("seen", 10 + number))):
+                server.lines.put_nowait(line)
+            await server.until("seen", 10 + number)
+
+
+async def test_an_outage_of_the_api_server_is_waited_for(tmp_path: Any) -> None:
+    """From the start on: each request is a 401, or each list a login page."""
+    server = Server()
+    server.stored, server.refusals, server.broken = [deployment("seen")], 20, [b"<html>"] * 5
+    async with operator(server, tmp_path / "config"):
+        await server.until("seen", 1)
+        server.stored, server.refusals, server.broken = [deployment("seen", 2)], 20, [b"<html>"] * 5
+        server.lines.put_nowait(FAULTS["an error"])
+        await server.until("seen", 2)
