@@ -237,7 +237,7 @@ class Watches:
         before = set(shown)
         # New objects are shown at once, or in kopf's next list. So a cache with more objects than exist holds deleted
         # ones, and only then all are listed: listing tens of thousands of pods each minute would be expensive.
-        if not before and namespace is None and kind != OURS[0]:
+        if not before and namespace is None and kind != OURS[0] and kind[0] not in OF_OTHERS:
             return
         found = await self._count_or_leave_out(kind, namespace)
         if found is None or found >= len(before):

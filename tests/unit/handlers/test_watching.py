@@ -16,6 +16,7 @@ from servingpool.handlers.watching import RESTORED, Watches
 
 POOLS = ("servingpool.dev", "v1alpha1", "servingpools")
 PODS = ("", "v1", "pods")
+SCALED_OBJECTS = ("keda.sh", "v1alpha1", "scaledobjects")
 HPAS = ("autoscaling", "v2", "horizontalpodautoscalers")
 Raw = dict[str, Any]
 
@@ -240,6 +241,20 @@ async def test_a_watched_namespace_that_is_deleted_is_left_out_and_the_others_go
     await world.watches.forget_deleted()
     assert world.watches.insights.namespaces == {"chat", "code"}
     assert not world.watches.left_out
+
+
+async def test_a_kind_of_others_that_cannot_be_listed_is_no_end_of_a_start() -> None:
+    """KEDA's objects, while the webhook that converts them is away."""
+    world = World()
+    world.refused = {SCALED_OBJECTS}
+    await world.start(pool("a"))
+    assert world.watches.complete()
+    assert world.cache.left_out.kinds() == {"scaledobjects": 1}
+    await world.watches.forget_deleted()
+    assert world.cache.left_out.kinds() == {"scaledobjects": 1}
+    world.refused = set()
+    await world.watches.forget_deleted()
+    assert not world.cache.left_out.kinds()
 
 
 async def test_a_start_without_one_of_its_namespaces_serves_the_others() -> None:
