@@ -25,23 +25,18 @@ EQUIPMENT: Final = (
 """Tests of what tests, measures and writes a page once: packages/lab, benchmarks, tools. `make test-equipment` runs them."""
 
 CHAINS: Final[Mapping[str, int]] = {
-    "test_budget_hostile.py": 1,
     "test_control_plane.py": 1,
     "test_gpu_budget.py": 1,
     "test_older_crd.py": 1,
-    "test_operator.py": 1,
     "test_other_kinds.py": 1,
-    "test_own_zero.py": 1,
     "test_cluster_objects.py": 2,
     "test_crd_made_again.py": 2,
     "test_emulator.py": 2,
     "long_faults.py": 2,
-    "test_endings.py": 2,
     "test_faults.py": 2,
     "test_leader.py": 2,
-    "test_roles.py": 2,
     "test_watched_namespaces.py": 2,
-    "test_missed_slo.py": 3,
+    "test_chart.py": 3,
     "test_shards.py": 3,
 }
 """Integration tests that share no control plane with another process: they stop it or its Prometheus, change a definition

@@ -16,7 +16,8 @@ from servingpool.loop.metrics import LoopMetrics, PoolCollector
 from servingpool_lab.binaries import ensure_binaries
 from servingpool_lab.processes import open_local, wait_until
 
-from ..integration.operators import prometheus as started  # noqa: TID252, tests are no package of an installed name
+from ..integration.operators import PATIENCE  # noqa: TID252, tests are no package of an installed name
+from ..integration.operators import prometheus as started  # noqa: TID252
 from ..unit.gpubudget.test_budgets import two  # noqa: TID252
 from ..unit.reconcile.fake_cluster import FakeCluster  # noqa: TID252, tests are no package of an installed name
 from ..unit.reconcile.role_cluster import DECODE, PREFILL, RoleCluster  # noqa: TID252
@@ -41,7 +42,7 @@ def prometheus(directory: Path, page: int, groups: list[dict[str, Any]]) -> Iter
 
 
 def firing(url: str) -> Alerts:
-    with open_local(f"{url}/api/v1/alerts", 5.0) as response:
+    with open_local(f"{url}/api/v1/alerts", PATIENCE) as response:
         alerts = json.loads(response.read())["data"]["alerts"]
     return {
         (one["labels"]["alertname"], one["labels"].get("pool", ""), one["labels"].get("reason", "")): one["annotations"]
@@ -60,7 +61,7 @@ def fired(world: FakeCluster, expected: set[tuple[str, str, str]], render: Rende
     try:
         with prometheus(directory, server.server_port, groups) as url:
             try:
-                wait_until(lambda: firing(url).keys() == expected, 30, "the alerts", 0.5)
+                wait_until(lambda: firing(url).keys() == expected, PATIENCE, "the alerts", 0.5)
             except TimeoutError:
                 assert firing(url).keys() == expected
             return firing(url)
@@ -83,9 +84,11 @@ def test_pools_without_an_operator_alert_where_several_share_them(render: Render
     server, thread = start_http_server(0, addr="127.0.0.1", registry=registry)
     try:
         with prometheus(tmp_path, server.server_port, groups) as url:
-            wait_until(lambda: {name for name, *_ in firing(url)} == {"ServingPoolSharesWrong"}, 30, "the alert", 0.5)
+            wait_until(
+                lambda: {name for name, *_ in firing(url)} == {"ServingPoolSharesWrong"}, PATIENCE, "the alert", 0.5
+            )
             loop.owned.set(3)
-            wait_until(lambda: not firing(url), 30, "no alert", 0.5)
+            wait_until(lambda: not firing(url), PATIENCE, "no alert", 0.5)
     finally:
         server.shutdown()
         server.server_close()

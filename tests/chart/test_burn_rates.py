@@ -15,7 +15,8 @@ import pytest
 from servingpool_lab.binaries import ensure_binaries
 from servingpool_lab.processes import open_local, wait_until
 
-from ..integration.operators import prometheus as started  # noqa: TID252, tests are no package of an installed name
+from ..integration.operators import PATIENCE  # noqa: TID252, tests are no package of an installed name
+from ..integration.operators import prometheus as started  # noqa: TID252
 from .conftest import Render
 
 DAY = 24 * 60
@@ -115,11 +116,11 @@ def firing(render: Render, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
             def found(expr: str) -> dict[str, str]:
                 query = urllib.parse.urlencode({"query": expr, "time": now})
-                with open_local(f"{url}/api/v1/query?{query}", 30.0) as response:
+                with open_local(f"{url}/api/v1/query?{query}", PATIENCE) as response:
                     series = [one["metric"] for one in json.loads(response.read())["data"]["result"]]
                 return {one["pool"]: one["mode"] for one in series}
 
-            wait_until(lambda: found("servingpool_info").keys() == POOLS.keys(), 60, "the day's figures", 0.5)
+            wait_until(lambda: found("servingpool_info").keys() == POOLS.keys(), PATIENCE, "the day's figures", 0.5)
             [rule] = [each for each in render("monitoring") if each["kind"] == "PrometheusRule"]
             rules = {each["alert"]: each["expr"] for group in rule["spec"]["groups"] for each in group["rules"]}
             yield {alert: found(rules[alert]) for alert in (FAST, SLOW, TICKET)}

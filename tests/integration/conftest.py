@@ -5,7 +5,7 @@ import os
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -27,38 +27,40 @@ from .pod_pages import PodPages
 
 PodMetrics = dict[tuple[str, str], str]
 HERE = Path(__file__).parent
-LONG = {"test_engines_scaled.py", "test_lab.py", "test_own_record.py", "test_several_targets.py", "test_zero.py"}
+LONG = {"test_lab.py", "test_own_record.py", "test_roles.py"}
 """Over half a minute each. They begin right after the chains, so that none is left alone at the end."""
-STORIES = {"test_handover.py", "test_leader.py", "test_operator.py", "test_zero.py"}
-"""One operator process, or two, for the whole module: what a test does to it is what the next one finds."""
+STORIES = {"test_handover.py"}
+"""One operator process for the whole module: what a test does to it is what the next one finds."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Stories as they are written, and modules of ours among the others': ours wait, the others compute."""
-    ours = grouped((item for item in items if HERE in item.path.parents), lambda path: chain(path) or path)
-    others = grouped((item for item in items if HERE not in item.path.parents), lambda path: path)
-    ours.sort(key=lambda some: (chain(some[0].path) is None, some[0].path.name not in LONG, some[0].path.name))
+    """Stories as they are written, and files of ours among the others': ours wait, the others compute."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    ours: dict[object, list[Path]] = {}
+    others: list[list[Path]] = []
+    for path, tests in files.items():
+        if HERE not in path.parents:
+            others.append([path])
+            continue
+        ours.setdefault(chain(path) or path, []).append(path)
+        for item in tests:  # only the test's own time: the first one also starts the cluster, or builds it
+            item.add_marker(pytest.mark.timeout(1200, func_only=True))
+    first = sorted(ours.values(), key=lambda one: (chain(one[0]) is None, one[0].name not in LONG, one[0].name))
     # Chains first, and each other with its place between 0 and 1.
     placed = [
-        (index / len(some) if chain(each[0].path) is None else -1.0, each)
-        for some in (ours, others)
+        (index / len(some) if chain(each[0]) is None else -1.0, each)
+        for some in (first, others)
         for index, each in enumerate(some)
     ]
-    groups = [grouped(each, lambda path: path) for _, each in sorted(placed, key=itemgetter(0))]
-    items[:] = [item for group in groups for module in group for item in in_order(module)]
+    paths = [path for _, each in sorted(placed, key=itemgetter(0)) for path in each]
+    items[:] = [item for path in paths for item in in_order(path, files[path])]
 
 
-def in_order(module: list[pytest.Item]) -> list[pytest.Item]:
+def in_order(path: Path, tests: list[pytest.Item]) -> list[pytest.Item]:
     """A story as it is written."""
-    return sorted(module, key=lambda item: item.location[1] or 0) if module[0].path.name in STORIES else module
-
-
-def grouped(items: Iterable[pytest.Item], key: Callable[[Path], object]) -> list[list[pytest.Item]]:
-    """Those whose files have the same key, in the order that they are given in."""
-    found: dict[object, list[pytest.Item]] = {}
-    for item in items:
-        found.setdefault(key(item.path), []).append(item)
-    return list(found.values())
+    return sorted(tests, key=lambda item: item.location[1] or 0) if path.name in STORIES else tests
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

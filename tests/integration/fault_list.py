@@ -24,8 +24,8 @@ from servingpool_lab.processes import SupervisedProcess, wait_until
 
 from .conftest import own_namespace
 from .fault_proxy import HOST, Rule, answers, late, reset
-from .fault_stage import GROWING, LEASE, NEED, PATIENCE, STEADY, Fault, Stage, served
-from .operators import Cluster, deployment, serving_pool
+from .fault_stage import GROWING, LEASE, NEED, STEADY, Fault, Stage, served
+from .operators import PATIENCE, Cluster, deployment, serving_pool
 
 WRITES = 500
 """More than an API server has within the minute in which the operator compares."""
@@ -331,7 +331,7 @@ def missed_delete(stage: Stage) -> Iterator[None]:
     name, namespace = "missed", stage.cluster.namespace
     stage.plane.apply(deployment(namespace, name, 1))
     stage.cluster.pool(name, targets=[{"name": name, "min": 1, "max": 1}])
-    stage.cluster.wait_condition(name, "Ready", ("True", "SucceededGetScale"), PATIENCE)
+    stage.cluster.wait_condition(name, "Ready", ("True", "SucceededGetScale"))
 
     def shown(path: str, line: bytes) -> bytes | None:
         return None if b'"type":"DELETED"' in line and path.endswith("/deployments") else line
@@ -384,7 +384,7 @@ def restored(stage: Stage) -> Iterator[None]:
     """etcd is put back to what it was some minutes' writes ago, and all but the operator are started again."""
     etcd, kept = of_plane(stage, "etcd"), stage.directory / "kept"
     data = stage.plane.directory / "etcd"
-    of_plane(stage, "kube-apiserver")._ready_timeout_seconds = 2 * PATIENCE
+    of_plane(stage, "kube-apiserver")._ready_timeout_seconds = PATIENCE
 
     def swap(source: Path, to: Path) -> None:
         stage.plane.stop_apiserver()

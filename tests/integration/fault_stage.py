@@ -36,6 +36,7 @@ from .operators import (
     ACCOUNT,
     ELECTION,
     NAMESPACE,
+    PATIENCE,
     Cluster,
     OperatorProcess,
     Service,
@@ -47,8 +48,6 @@ from .operators import (
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "docs/records/faults.md"
 UPDATE = "SERVINGPOOL_UPDATE_DOCS"
-PATIENCE = 120.0
-"""Seconds after which it is given up; nothing takes as long, on a busy machine either."""
 STEADY, GROWING, GPUS = "steady", "growing", 5
 RATE, NEED = 14.0, 2
 """Requests per second of `steady`, and how many of its replicas serve them; it may have no more."""
@@ -307,7 +306,7 @@ def staged(cluster: Cluster, prometheus: Prometheus, directory: Path) -> Iterato
         with operator.running():
             try:
                 stage.rest()
-                cluster.wait_condition(STEADY, "Calibrating", ("False", "Learned"), PATIENCE)
+                cluster.wait_condition(STEADY, "Calibrating", ("False", "Learned"))
                 yield stage
             finally:
                 plane.client.delete(f"/apis/servingpool.dev/v1alpha1/gpubudgets/{namespace}")

@@ -21,6 +21,8 @@ from servingpool_lab.go_modules import MODULES, BuildError
 from servingpool_lab.go_toolchain import find_go
 from servingpool_lab.processes import SupervisedProcess, http_ready, wait_until
 
+from .operators import PATIENCE
+
 MODULE = "sigs.k8s.io/lws"
 API_VERSION = "leaderworkerset.x-k8s.io/v1"
 
@@ -77,7 +79,7 @@ def controller(plane: ControlPlane, namespace: str, directory: Path) -> Iterator
     paths = []
     try:
         process.wait_ready()
-        wait_until(lambda: _listens(webhook), 60.0, "the webhooks' server listens: readyz does not tell")
+        wait_until(lambda: _listens(webhook), PATIENCE, "the webhooks' server listens: readyz does not tell")
         for manifest in load_manifests(config / "webhook/manifests.yaml"):
             hooks = _local(manifest, namespace, f"https://127.0.0.1:{webhook}", authority.certificate)
             paths.append(plane.client.path_of(hooks))

@@ -12,9 +12,6 @@ import pytest
 from .fault_list import LONG
 from .fault_stage import Fault, Stage, play, stage_in
 
-pytestmark = pytest.mark.timeout(900, func_only=True)
-
-
 stage = stage_in("long-faults")
 
 

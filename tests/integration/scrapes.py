@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import pytest
 
 from servingpool.adapters.prometheus.backend import PrometheusBackend
 from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.samples import FleetReading, ReadRequest
 from servingpool.decision.observation import Unknown
+
+from .backends import Serve
 
 
 def page_job(target: str, namespace: str, pod: str, name: str = "", **labels: str) -> dict[str, Any]:
@@ -25,6 +29,23 @@ def page_job(target: str, namespace: str, pod: str, name: str = "", **labels: st
 def each_second(jobs: list[dict[str, Any]]) -> dict[str, Any]:
     """The configuration of a Prometheus with these jobs."""
     return {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": jobs}
+
+
+def served(namespace: str, pages: Mapping[tuple[str, str], str], configuration: Callable[[str], dict[str, Any]]) -> Any:
+    """The fixture `url` of a module: these pages, scraped as the configuration for their server's address says."""
+
+    @pytest.fixture(scope="module")
+    def url(
+        serve: Serve,
+        pod_metrics: dict[tuple[str, str], str],
+        metrics_target: str,
+        tmp_path_factory: pytest.TempPathFactory,
+    ) -> Iterator[str]:
+        pod_metrics.update(pages)
+        with serve(configuration(metrics_target), tmp_path_factory.mktemp(namespace)) as url:
+            yield url
+
+    return url
 
 
 async def read_when(

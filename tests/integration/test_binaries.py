@@ -12,8 +12,6 @@ from rich.console import Console
 
 from servingpool_lab import binaries, go_modules, go_toolchain
 
-pytestmark = pytest.mark.timeout(30)
-
 # Stands in for Go: reports a version and two packages to compile; a build is noted, takes long enough for a second one to
 # begin, and writes its output.
 FAKE_GO = """#!/bin/sh

@@ -1,11 +1,10 @@
-"""The chart on a real API server: accepted, installed, upgraded, rolled back and removed, and its rights are enough."""
+"""The chart on a real API server: it is accepted, and its rights are enough and no more."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import urllib.parse
@@ -16,13 +15,11 @@ from typing import Any
 import pytest
 import yaml
 
-from servingpool.api.crd import manifests
-from servingpool_lab.api_client import ApiError
 from servingpool_lab.control_plane import ControlPlane
-from servingpool_lab.processes import open_local, wait_until
+from servingpool_lab.processes import open_local
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import PATIENCE, OperatorProcess, deployment, serving_pool
+from .operators import ANSWERS, OperatorProcess, install
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "servingpool-operator"
@@ -30,11 +27,6 @@ VALUES = sorted((ROOT / "tests/chart/values").glob("*.yaml"))
 RELEASE = NAMESPACE = "serving"
 FULL_NAME = f"{RELEASE}-servingpool-operator"
 TEST = f"{FULL_NAME}-test"
-CRDS = [f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}" for name in manifests()]
-DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{FULL_NAME}"
-WORKLOAD = "/apis/apps/v1/namespaces/team-a/deployments/chat"
-POOL = "/apis/servingpool.dev/v1alpha1/namespaces/team-a/servingpools/chat"
-LEARNED = {"knee": 0.7}
 
 CAN_I = [
     ("deployments.apps", "", "list watch"),
@@ -66,20 +58,19 @@ AT_HOME = [
 ROW = re.compile(r"(\S+) +\[\] +\[(.*)\] +\[(.*)\]")
 """Rows of URLs begin with a blank: what every account may read of the API itself."""
 
-pytestmark = pytest.mark.timeout(120, func_only=True)
 
 Helm = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def plane(binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A cluster of its own: Helm owns what it installs, and other tests apply the same objects without it."""
-    with ControlPlane(tmp_path_factory.mktemp("chart"), binaries=binaries) as plane:
-        for name in (NAMESPACE, "servingpool-system", "team-a", "team-b"):
-            labels = {"pod-security.kubernetes.io/enforce": "restricted"} if name == "servingpool-system" else {}
-            plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
-        plane.apply(deployment("team-a", "chat", 3))
-        yield plane
+def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """With the custom resources: Helm does not install them here, for other tests have them without it."""
+    names = (NAMESPACE, "team-a", "team-b")
+    for name in names:
+        install(control_plane, name)
+    yield control_plane
+    for name in names:
+        control_plane.client.delete(f"/api/v1/namespaces/{name}")
 
 
 @pytest.fixture(scope="module")
@@ -95,36 +86,6 @@ def helm(plane: ControlPlane, binaries: dict[str, Path]) -> Helm:
         return done.stdout
 
     return run
-
-
-def exists(plane: ControlPlane, path: str) -> bool:
-    try:
-        plane.client.get(path)
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        return False
-    return True
-
-
-def undefine(plane: ControlPlane) -> None:
-    """Helm keeps the custom resources at an uninstall."""
-    for path in CRDS:
-        if exists(plane, path):
-            plane.client.delete(path)
-    wait_until(lambda: not any(exists(plane, path) for path in CRDS), PATIENCE, "no custom resource")
-
-
-def takes_pools(plane: ControlPlane) -> bool:
-    """A custom resource that is a moment old is listed before it can be written."""
-    pool = serving_pool("team-a", "chat")
-    try:
-        plane.client.create(f"{POOL.rpartition('/')[0]}?dryRun=All", pool)
-    except ApiError as error:
-        if error.status not in {404, 429}:
-            raise
-        return False
-    return True
 
 
 def rendered(helm: Helm, *arguments: str | Path) -> list[dict[str, Any]]:
@@ -155,87 +116,17 @@ def try_out(plane: ControlPlane, manifest: dict[str, Any]) -> None:
     if manifest["kind"] == "Pod":
         # Its account is another object of the release, or one that the user brings.
         manifest = {**manifest, "spec": {**manifest["spec"], "serviceAccountName": "default"}}
-    path = f"{plane.client.path_of(manifest)}?dryRun=All&fieldValidation=Strict&fieldManager=test"
+    path = f"{plane.client.path_of(manifest)}?dryRun=All&fieldValidation=Strict&fieldManager=test&force=true"
     plane.client.request("PATCH", path, manifest, content_type="application/apply-patch+yaml")
-
-
-@pytest.fixture
-def release(plane: ControlPlane, helm: Helm) -> Iterator[None]:
-    """Installed with the defaults, and a pool that has learned something."""
-    helm("install", RELEASE, CHART, f"--namespace={NAMESPACE}")
-    wait_until(lambda: takes_pools(plane), PATIENCE, "the custom resource")
-    plane.apply(serving_pool("team-a", "chat", mode="Recommend"))
-    plane.client.patch(f"{POOL}/status", {"status": {"profile": LEARNED}})
-    yield
-    if exists(plane, DEPLOYMENT):
-        helm("uninstall", RELEASE, f"--namespace={NAMESPACE}", "--wait")
-    if exists(plane, POOL):
-        plane.client.delete(POOL)
-    undefine(plane)
-
-
-def kept(plane: ControlPlane) -> tuple[str, dict[str, Any], int]:
-    """What no change of the release may touch: the pool, what it has learned, and its fleet."""
-    pool, workload = plane.client.get(POOL), plane.client.get(WORKLOAD)
-    return pool["metadata"]["uid"], pool["status"]["profile"], workload["spec"]["replicas"]
-
-
-@pytest.mark.usefixtures("release")
-def test_upgrade_and_rollback_keep_pools_and_what_they_know(plane: ControlPlane, helm: Helm) -> None:
-    before = kept(plane)
-    helm("upgrade", RELEASE, CHART, f"--namespace={NAMESPACE}", "--set=replicas=3,interval=30s")
-    assert plane.client.get(DEPLOYMENT)["spec"]["replicas"] == 3
-    assert kept(plane) == before
-    helm("rollback", RELEASE, "1", f"--namespace={NAMESPACE}")
-    assert plane.client.get(DEPLOYMENT)["spec"]["replicas"] == 2
-    assert kept(plane) == before
-
-
-@pytest.mark.usefixtures("release")
-def test_uninstall_leaves_pools_and_workloads_and_a_new_release_takes_over(plane: ControlPlane, helm: Helm) -> None:
-    before = kept(plane)
-    helm("uninstall", RELEASE, f"--namespace={NAMESPACE}")
-    assert not exists(plane, DEPLOYMENT)
-    assert not exists(plane, f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{FULL_NAME}")
-    assert kept(plane) == before
-    helm("install", RELEASE, CHART, f"--namespace={NAMESPACE}")
-    assert kept(plane) == before
-
-
-def test_an_upgrade_from_an_older_chart_brings_the_new_custom_resource(
-    plane: ControlPlane, helm: Helm, tmp_path: Path
-) -> None:
-    """The older chart is this one without a printer column: Helm never upgrades what lies in a crds/ folder."""
-    older = tmp_path / "older"
-    shutil.copytree(CHART, older)
-    crd = older / "templates" / "crd.yaml"
-    column = "    - description: Requests that wait in engines and gateway\n      jsonPath: .status.queueDepth\n      name: Queue\n      type: number\n"
-    assert column in crd.read_text()
-    crd.write_text(crd.read_text().replace(column, ""))
-
-    def columns() -> list[str]:
-        [version] = plane.client.get(CRDS[0])["spec"]["versions"]
-        return [each["name"] for each in version["additionalPrinterColumns"]]
-
-    try:
-        helm("install", RELEASE, older, f"--namespace={NAMESPACE}")
-        assert "Queue" not in columns()
-        helm("upgrade", RELEASE, CHART, f"--namespace={NAMESPACE}")
-        assert "Queue" in columns()
-    finally:
-        helm("uninstall", RELEASE, f"--namespace={NAMESPACE}")
-        undefine(plane)
 
 
 @pytest.fixture(params=[(), ("--set=watchNamespaces={team-a}",)], ids=["cluster", "namespaced"])
 def scoped(request: pytest.FixtureRequest, plane: ControlPlane, helm: Helm) -> Iterator[tuple[str, ...]]:
     """A release that watches the whole cluster, and one that watches one namespace."""
     arguments: tuple[str, ...] = request.param
-    helm("install", RELEASE, CHART, f"--namespace={NAMESPACE}", *arguments)
-    wait_until(lambda: takes_pools(plane), PATIENCE, "the custom resource")
+    helm("install", RELEASE, CHART, f"--namespace={NAMESPACE}", "--set=crds.enabled=false", *arguments)
     yield arguments
     helm("uninstall", RELEASE, f"--namespace={NAMESPACE}")
-    undefine(plane)
 
 
 def listed(plane: ControlPlane, kubectl: Path, namespace: str) -> list[tuple[str, ...]]:
@@ -319,5 +210,5 @@ def test_prometheus_understands_every_alert_and_panel(prometheus: Prometheus, he
     assert len(found) > 30
     for expression in found:
         query = urllib.parse.urlencode({"query": expression})
-        with open_local(f"{prometheus.url}/api/v1/query?{query}", 5.0) as response:  # a 400 raises
+        with open_local(f"{prometheus.url}/api/v1/query?{query}", ANSWERS) as response:  # a 400 raises
             assert json.loads(response.read())["status"] == "success"

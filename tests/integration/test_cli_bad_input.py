@@ -48,8 +48,6 @@ CASES = {
     "No pods": ("suggest deployment/none", "check deployment/none"),
 }
 
-pytestmark = pytest.mark.timeout(240, func_only=True)
-
 
 @pytest.fixture(scope="module")
 def told(

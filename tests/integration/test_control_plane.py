@@ -12,8 +12,7 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
-# Only the test's own time: the session's first test also starts the cluster, or builds it.
-pytestmark = pytest.mark.timeout(180, func_only=True)
+from .operators import PATIENCE
 
 PodMetrics = dict[tuple[str, str], str]
 
@@ -66,7 +65,7 @@ def ready(plane: ControlPlane, namespace: str) -> list[str]:
 
 
 def wait_ready(plane: ControlPlane, namespace: str, count: int) -> None:
-    wait_until(lambda: len(ready(plane, namespace)) == count, 45, f"{count} ready pods")
+    wait_until(lambda: len(ready(plane, namespace)) == count, PATIENCE, f"{count} ready pods")
 
 
 def scale(plane: ControlPlane, namespace: str, replicas: int) -> None:
@@ -85,7 +84,7 @@ def test_a_deployment_grows_to_ready_pods_only_after_the_load_time(control_plane
     def all_run() -> bool:
         return [p["status"]["phase"] for p in pods(control_plane, namespace)] == ["Running"] * 3
 
-    wait_until(all_run, 45, "3 running pods")
+    wait_until(all_run, PATIENCE, "3 running pods")
     wait_ready(control_plane, namespace, 3)
     for pod in pods(control_plane, namespace):
         became_ready = timestamp(condition(pod, "Ready")["lastTransitionTime"])
@@ -97,7 +96,7 @@ def test_a_deployment_grows_to_ready_pods_only_after_the_load_time(control_plane
 def test_a_change_of_the_pod_does_not_start_its_loading_over(control_plane: ControlPlane, namespace: str) -> None:
     loading = {kwok.LOAD_SECONDS_ANNOTATION: "4"}
     control_plane.apply(deployment(namespace, replicas=1, annotations=loading))
-    wait_until(lambda: len(pods(control_plane, namespace)) == 1, 45, "the pod")
+    wait_until(lambda: len(pods(control_plane, namespace)) == 1, PATIENCE, "the pod")
     name = pods(control_plane, namespace)[0]["metadata"]["name"]
     path = f"/api/v1/namespaces/{namespace}/pods/{name}"
     cost = itertools.count()
@@ -108,7 +107,7 @@ def test_a_change_of_the_pod_does_not_start_its_loading_over(control_plane: Cont
         return ready(control_plane, namespace) == [name]
 
     # A relative delay would count from the last of these changes, and never end.
-    wait_until(ready_after_a_change, 45, "ready although it changes all the time", interval_seconds=0.5)
+    wait_until(ready_after_a_change, PATIENCE, "ready although it changes all the time", interval_seconds=0.5)
 
 
 def test_scale_down_keeps_a_pod_for_its_whole_grace_period(control_plane: ControlPlane, namespace: str) -> None:
@@ -120,11 +119,11 @@ def test_scale_down_keeps_a_pod_for_its_whole_grace_period(control_plane: Contro
     def terminating() -> list[dict[str, Any]]:
         return [p for p in pods(control_plane, namespace) if "deletionTimestamp" in p["metadata"]]
 
-    wait_until(lambda: len(terminating()) == 1, 45, "a terminating pod")
+    wait_until(lambda: len(terminating()) == 1, PATIENCE, "a terminating pod")
     [leaving] = terminating()
     assert condition(leaving, "Ready")["status"] == "True"
     assert leaving["metadata"]["deletionGracePeriodSeconds"] == 5
-    wait_until(lambda: len(pods(control_plane, namespace)) == 1, 45, "the pod is gone")
+    wait_until(lambda: len(pods(control_plane, namespace)) == 1, PATIENCE, "the pod is gone")
     # The clock is what is tested, and the pod's own time is the end of its grace: late is no fault, early is.
     assert dt.datetime.now(dt.UTC) >= timestamp(leaving["metadata"]["deletionTimestamp"])
 
@@ -136,7 +135,7 @@ def test_a_pod_that_has_drained_leaves_before_its_grace_period_ends(
     control_plane.apply(deployment(namespace, replicas=1, grace_seconds=600, annotations=annotations))
     wait_ready(control_plane, namespace, 1)
     scale(control_plane, namespace, 0)
-    wait_until(lambda: not pods(control_plane, namespace), 45, "the pod is gone")
+    wait_until(lambda: not pods(control_plane, namespace), PATIENCE, "the pod is gone")
 
 
 def test_a_pod_marked_never_ready_stays_unready_until_the_mark_is_removed(
@@ -148,7 +147,7 @@ def test_a_pod_marked_never_ready_stays_unready_until_the_mark_is_removed(
     def running() -> bool:
         return [p["status"]["phase"] for p in pods(control_plane, namespace)] == ["Running"] * 2
 
-    wait_until(running, 45, "two running pods")
+    wait_until(running, PATIENCE, "two running pods")
     name = pods(control_plane, namespace)[0]["metadata"]["name"]
 
     def mark(value: str | None) -> None:
@@ -172,7 +171,7 @@ def test_a_pod_that_wants_more_gpus_than_any_node_has_is_unschedulable(
         reasons = [condition(p, "PodScheduled").get("reason") for p in pods(control_plane, namespace)]
         return reasons[0] if reasons else None
 
-    wait_until(lambda: reason() == "Unschedulable", 45, "the condition Unschedulable")
+    wait_until(lambda: reason() == "Unschedulable", PATIENCE, "the condition Unschedulable")
     assert "Insufficient nvidia.com/gpu" in condition(pods(control_plane, namespace)[0], "PodScheduled")["message"]
 
 
@@ -225,7 +224,7 @@ def test_a_service_account_may_do_what_rbac_grants_it_and_no_more(control_plane:
             return False
         return True
 
-    wait_until(may_list, 45, "the binding takes effect")
+    wait_until(may_list, PATIENCE, "the binding takes effect")
     with pytest.raises(ApiError, match="forbidden"):
         operator.items(f"/api/v1/namespaces/{namespace}/secrets")
 
@@ -271,7 +270,7 @@ def test_prometheus_finds_ready_pods_and_scrapes_each_at_its_own_path(
 
     query = f'vllm:num_requests_running{{namespace="{namespace}"}}'
     # Where the API server was restarted before, discovery looks again up to half a minute later.
-    wait_until(lambda: len(prometheus.query(query)) == 2, 60, "samples of two pods", 0.2)
+    wait_until(lambda: len(prometheus.query(query)) == 2, PATIENCE, "samples of two pods", 0.2)
     values = {s["metric"]["pod"]: s["value"][1] for s in prometheus.query(query)}
     assert values == {name: str(number) for number, name in enumerate(names)}
     targets = [t for t in prometheus.targets() if t["labels"]["namespace"] == namespace]
@@ -287,7 +286,7 @@ def test_prometheus_answers_with_its_old_samples_after_a_restart(
     wait_ready(control_plane, namespace, 1)
     pod_metrics[namespace, ready(control_plane, namespace)[0]] = "kept 1\n"
     query = f'last_over_time(kept{{namespace="{namespace}"}}[5m])'
-    wait_until(lambda: len(prometheus.query(query)) == 1, 45, "a sample", 0.2)
+    wait_until(lambda: len(prometheus.query(query)) == 1, PATIENCE, "a sample", 0.2)
     pod_metrics.clear()
     url = prometheus.url
     prometheus.stop()

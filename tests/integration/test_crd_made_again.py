@@ -13,13 +13,9 @@ from servingpool_lab.api_client import ApiError
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 
-from .operators import OperatorProcess, install, serving_pool, settings_on
+from .operators import PATIENCE, OperatorProcess, install, serving_pool, settings_on
 
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/servingpools.servingpool.dev"
-PATIENCE = 120.0
-"""Seconds: a kind that nobody watches has half a minute."""
-
-pytestmark = pytest.mark.timeout(600, func_only=True)
 
 
 @pytest.fixture

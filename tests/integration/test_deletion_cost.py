@@ -20,8 +20,6 @@ from .operators import ACCOUNT, NAMESPACE, PATIENCE, deployment
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.timeout(120, func_only=True)
-
 
 class Fleet:
     """A Deployment of six."""

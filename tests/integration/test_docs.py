@@ -1,4 +1,4 @@
-"""What a reader may copy from the documentation, before a real API server: every YAML block, and the samples for kind."""
+"""What a reader may copy from the documentation, before a real API server: every YAML block, and the samples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def written() -> Iterator[tuple[str, str]]:
     for page in PAGES:
         texts = [block.text for block in blocks(page.read_text()) if block.kind == "yaml"]
         yield from ((f"{page.relative_to(ROOT)}-{count}", text) for count, text in enumerate(texts))
-    for sample in sorted((ROOT / "deploy" / "samples" / "kind").glob("*.yaml")):
+    for sample in sorted((ROOT / "deploy" / "samples").rglob("*.yaml")):
         yield str(sample.relative_to(ROOT)), sample.read_text()
 
 

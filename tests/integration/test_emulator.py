@@ -17,7 +17,7 @@ from servingpool_lab.processes import SupervisedProcess, http_ready, open_local,
 from servingpool_lab.prometheus import Prometheus
 from servingpool_lab.scenario import WORKLOADS, Scenario
 
-from .operators import PATIENCE
+from .operators import ANSWERS, PATIENCE
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Case:
         self.plane.client.patch(f"{self.deployment}/scale", {"spec": {"replicas": replicas}})
 
     def truth(self) -> dict[str, Any]:
-        with open_local(f"{self.url}/truth", 5.0) as response:
+        with open_local(f"{self.url}/truth", ANSWERS) as response:
             answer: dict[str, Any] = json.load(response)
             return answer
 
@@ -115,7 +115,7 @@ def test_scaling_changes_who_serves_and_loses_no_request(case: Case) -> None:
     (staying,) = before - {leaving}
     sent = case.by_pod("vllm:prompt_tokens_total")[leaving]
     # Its hook sleeps for 15 s and its grace period is 150 s: it leaves when it is done, not when it is cut off.
-    wait_until(lambda: leaving not in case.pods(), 90, "the drained pod exits")
+    wait_until(lambda: leaving not in case.pods(), PATIENCE, "the drained pod exits")
     wait_until(lambda: set(case.by_pod("vllm:num_requests_running")) == {staying}, PATIENCE, "it is no longer scraped")
     truth = case.truth()
     assert truth["ended"]["lost"] == 0
@@ -136,7 +136,7 @@ def test_a_pod_that_loads_is_no_target_and_gets_no_request(case: Case) -> None:
     # Two that are there, then none, then two others: else what still loads, or still goes, is taken for what comes.
     wait_until(lambda: case.truth()["replicas"]["ready"] == 2, PATIENCE, "two replicas")
     case.plane.client.delete(case.deployment)
-    wait_until(lambda: not case.pods(), 90, "the first two are gone")
+    wait_until(lambda: not case.pods(), PATIENCE, "the first two are gone")
     case.plane.apply(workload.deployment(slow))
     wait_until(lambda: case.truth()["replicas"]["loading"] == 2, PATIENCE, "two replicas load")
     name = next(iter(case.pods()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from servingpool.adapters.prometheus.samples import FleetReading, ReadRequest
 from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics, Unknown
 
 from .backends import BACKENDS, Serve
-from .scrapes import each_second, page_job, read_when
+from .scrapes import each_second, page_job, read_when, served
 
 ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"
 NAMESPACE = "engines"
@@ -68,18 +67,8 @@ def configuration(target: str) -> dict[str, Any]:
     return each_second(jobs)
 
 
-@pytest.fixture(scope="module")
-def url(
-    serve: Serve,
-    pod_metrics: dict[tuple[str, str], str],
-    metrics_target: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[str]:
-    pod_metrics.update({(NAMESPACE, pod): text for pod, text in [*PAGES.items(), *WRONG.items()] if pod != "down"})
-    pod_metrics[NAMESPACE, RESTARTED] = PAGES["sglang-0.5.23-after"]
-    directory = tmp_path_factory.mktemp("engines")
-    with serve(configuration(metrics_target), directory) as url:
-        yield url
+EXPOSED = {(NAMESPACE, pod): text for pod, text in [*PAGES.items(), *WRONG.items()] if pod != "down"}
+url = served(NAMESPACE, EXPOSED | {(NAMESPACE, RESTARTED): PAGES["sglang-0.5.23-after"]}, configuration)
 
 
 async def read(url: str, request: ReadRequest, pods: set[str]) -> FleetReading:

@@ -13,9 +13,6 @@ import pytest
 from .fault_list import QUICK
 from .fault_stage import Fault, Stage, play, stage_in
 
-pytestmark = pytest.mark.timeout(300, func_only=True)
-
-
 stage = stage_in("faults")
 
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from servingpool.adapters.prometheus.backend import PrometheusBackend
 from servingpool.adapters.prometheus.backend_config import BackendConfig
@@ -16,7 +13,7 @@ from servingpool.adapters.prometheus.samples import FleetReading, ReadRequest, w
 from servingpool.decision.observation import ReplicaMetrics, Unknown
 
 from .backends import BACKENDS, Serve
-from .scrapes import each_second, page_job, read_when
+from .scrapes import each_second, page_job, read_when, served
 
 NAMESPACE = "foreign"
 LE = ("0.5", "2.0", "+Inf")
@@ -119,18 +116,8 @@ def configuration(target: str) -> dict[str, Any]:
     return each_second(jobs)
 
 
-@pytest.fixture(scope="module")
-def url(
-    serve: Serve,
-    pod_metrics: dict[tuple[str, str], str],
-    metrics_target: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[str]:
-    pod_metrics.update({(NAMESPACE, pod): page for pod, page in PAGES.items()})
-    pod_metrics[ELSEWHERE, "crowded"] = CROWDED
-    directory = tmp_path_factory.mktemp("foreign")
-    with serve(configuration(metrics_target), directory) as url:
-        yield url
+EXPOSED = {(NAMESPACE, pod): page for pod, page in PAGES.items()} | {(ELSEWHERE, "crowded"): CROWDED}
+url = served(NAMESPACE, EXPOSED, configuration)
 
 
 async def read(url: str, engine: str = "vllm") -> FleetReading:

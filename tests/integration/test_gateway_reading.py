@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,7 @@ from servingpool.adapters.prometheus.samples import ANY_MODEL, FleetReading, Rea
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Histogram, ReplicaMetrics, Unknown
 
-from .backends import Serve
-from .scrapes import each_second, page_job, read_when
+from .scrapes import each_second, page_job, read_when, served
 
 ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"
 NAMESPACE = "gateways"
@@ -73,19 +72,12 @@ def configuration(target: str) -> dict[str, Any]:
     return each_second(jobs)
 
 
-@pytest.fixture(scope="module")
-def url(
-    serve: Serve,
-    pod_metrics: dict[tuple[str, str], str],
-    metrics_target: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[str]:
-    pod_metrics.update({(NAMESPACE, pod(name)): text for name, text in PAGES.items()})
-    pod_metrics.update({(NAMESPACE, name): PAGES[first] for name, first in CHANGING.items()})
-    pod_metrics.update({(NAMESPACE, f"{name}-0"): picker(sent) for name, sent in PICKERS.items()})
-    directory = tmp_path_factory.mktemp("gateways")
-    with serve(configuration(metrics_target), directory) as url:
-        yield url
+EXPOSED = {
+    **{(NAMESPACE, pod(name)): text for name, text in PAGES.items()},
+    **{(NAMESPACE, name): PAGES[first] for name, first in CHANGING.items()},
+    **{(NAMESPACE, f"{name}-0"): picker(sent) for name, sent in PICKERS.items()},
+}
+url = served(NAMESPACE, EXPOSED, configuration)
 
 
 def model_of(name: str) -> str:

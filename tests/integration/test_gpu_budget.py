@@ -14,13 +14,10 @@ from servingpool_lab import audit
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.prometheus import Prometheus
 
-from .operators import ELECTION, Cluster, OperatorProcess, Service, cluster_in, deployment, settings_on
+from .operators import ELECTION, PATIENCE, Cluster, OperatorProcess, Service, cluster_in, deployment, settings_on
 
 GPUS = 5
-PATIENCE = 120.0
 BUDGET = "/apis/servingpool.dev/v1alpha1/gpubudgets/shared"
-
-pytestmark = pytest.mark.timeout(400, func_only=True)
 
 
 @pytest.fixture
@@ -79,7 +76,7 @@ def test_no_write_goes_over_the_budget_and_gpus_go_to_the_higher_priority(
     serve(cluster, "low", rate=2.0, priority=1, metrics={"backend": "second"})
     most: list[int] = []
     for name in ("high", "low"):
-        cluster.wait_condition(name, "MetricsAvailable", ("True", "ValidMetrics"), PATIENCE)
+        cluster.wait_condition(name, "MetricsAvailable", ("True", "ValidMetrics"))
 
     cluster.load("low", 40.0)
     wait(cluster, "low has what is left", lambda: cluster.replicas("low") == 3, most)

@@ -37,8 +37,6 @@ RULES = [
 ]
 """All that the documentation says a person needs."""
 
-pytestmark = pytest.mark.timeout(240, func_only=True)
-
 
 @pytest.fixture(scope="module")
 def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:

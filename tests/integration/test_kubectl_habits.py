@@ -21,8 +21,6 @@ from .operators import PATIENCE, serving_pool
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
-pytestmark = pytest.mark.timeout(120, func_only=True)
-
 
 def command(kubeconfig: Path, *arguments: str) -> list[str]:
     return [sys.executable, "-m", "servingpool.cli.main", *arguments, "--kubeconfig", str(kubeconfig)]

@@ -23,8 +23,6 @@ ROOT = Path(__file__).parents[2]
 CRD = ROOT / "crds/servingpools.servingpool.dev.yaml"
 NOW = "2026-11-26T12:00:00Z"
 
-pytestmark = pytest.mark.timeout(120, func_only=True)
-
 
 def condition(type_: str) -> dict[str, Any]:
     return {"type": type_, "status": "True", "reason": "Said", "message": "", "lastTransitionTime": NOW}

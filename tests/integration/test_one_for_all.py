@@ -12,6 +12,7 @@ import pytest
 from servingpool_lab.processes import wait_until
 
 from .one_for_all import shared
+from .operators import PATIENCE
 
 
 class User:
@@ -29,7 +30,7 @@ class User:
 
     def enter(self) -> str:
         self.thread.start()
-        wait_until(lambda: self.found != {}, 30, "it is there")
+        wait_until(lambda: self.found != {}, PATIENCE, "it is there")
         return self.found["number"]
 
     def leave(self) -> None:

@@ -17,26 +17,22 @@ from typing import Any
 import pytest
 import yaml
 
-from servingpool_lab import kwok
 from servingpool_lab.api_client import load_manifests
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
 from .leader_worker_set import API_VERSION, controller, leader_worker_set
-from .operators import Cluster, OperatorProcess, Service, Traffic, deployment, install, settings_on
+from .operators import PATIENCE, Cluster, OperatorProcess, Service, Traffic, deployment, install, settings_on
 from .side_by_side import Begun, SideBySide
 from .stand_ins import ROLE_SCALER, SCALING_ADAPTER, SCALING_GROUP, Kind, StandIn
 
 ROOT = Path(__file__).parents[2]
 CRDS = ROOT / "tests/fixtures/crds"
 NAMESPACE = "kinds"
-PATIENCE = 120.0
-"""Seconds after which a step is given up: the stories share one operator and, on a busy machine, little CPU."""
 KINDS = (ROLE_SCALER, SCALING_ADAPTER, SCALING_GROUP)
 NAMES = {ROLE_SCALER: "scaler", SCALING_ADAPTER: "adapter", SCALING_GROUP: "cliques"}
 
-pytestmark = pytest.mark.timeout(700, func_only=True)
 side_by_side = SideBySide()
 
 
@@ -113,7 +109,7 @@ def replicas(cluster: Cluster, kind: Kind, name: str) -> int:
 
 def up(cluster: Cluster, kind: Kind, name: str) -> int:
     """Load comes, and then goes; the most replicas that there were."""
-    cluster.wait_condition(name, "MetricsAvailable", ("True", "ValidMetrics"), PATIENCE)
+    cluster.wait_condition(name, "MetricsAvailable", ("True", "ValidMetrics"))
     cluster.load(name, 20.0)
     wait_until(lambda: replicas(cluster, kind, name) >= 2, PATIENCE, f"{name} is scaled up")
     wait_until(lambda: cluster.status(name).get("readyReplicas", 0) >= 2, PATIENCE, "the new replicas serve")
@@ -123,7 +119,7 @@ def up(cluster: Cluster, kind: Kind, name: str) -> int:
 
 def back(cluster: Cluster, kind: Kind, name: str, most: int) -> None:
     """Replicas are given back; on a busy machine ticks come late, and so does that."""
-    wait_until(lambda: replicas(cluster, kind, name) < most, PATIENCE * 2, f"{name} is scaled down")
+    wait_until(lambda: replicas(cluster, kind, name) < most, PATIENCE, f"{name} is scaled down")
     assert cluster.condition(name, "Ready") == ("True", "SucceededGetScale")
     assert cluster.told(name, "Ready") == f"{kind.kind} {name} can be scaled."
     assert not cluster.events(name, "VictimsNotChosen")
@@ -178,85 +174,6 @@ def begun(
     story = Story(cluster, operator, tmp_path_factory.mktemp("stories"))
     with side_by_side.begin(lambda: [story]) as begun:
         yield begun
-
-
-@side_by_side
-def test_a_stateful_set_grows_and_shrinks_from_its_highest_ordinal(story: Story) -> None:
-    cluster = story.cluster
-    pool(cluster, STATEFUL_SET, "sts")
-    most = up_and_back(cluster, STATEFUL_SET, "sts")
-    wait_until(lambda: len(cluster.pods("sts")) < most, PATIENCE, "pods go")
-    pods = cluster.pods("sts")
-    assert set(pods) == {f"sts-{ordinal}" for ordinal in range(len(pods))}
-    assert not any("pod-deletion-cost" in str(pod["metadata"].get("annotations")) for pod in pods.values())
-
-
-@side_by_side
-def test_a_stateful_set_whose_first_pod_is_dead_keeps_one_that_serves(story: Story) -> None:
-    """It is always the highest ordinal that goes: one replica alone would be the dead one."""
-    cluster = story.cluster
-    manifest = stateful_set("dead")
-    manifest["spec"]["replicas"] = 2
-    cluster.plane.apply(manifest)
-    cluster.traffic.services[NAMESPACE, "dead"] = Service("dead", 4.0)
-    wait_until(lambda: len(cluster.ready("dead")) == 2, PATIENCE, "both are Ready")
-    never_ready = {"metadata": {"annotations": {kwok.NEVER_READY_ANNOTATION: "true"}}}
-    cluster.plane.client.patch(f"/api/v1/namespaces/{NAMESPACE}/pods/dead-0", never_ready)
-    wait_until(lambda: cluster.ready("dead") == ["dead-1"], PATIENCE, "one is not")
-    pool(cluster, STATEFUL_SET, "dead")
-    said = "scale-down limited to 2: of the 1 lowest ordinals, which stay, dead-0 is not Ready"
-
-    def both() -> None:
-        assert replicas(cluster, STATEFUL_SET, "dead") == 2, "the replica that serves was removed"
-
-    def limited() -> bool:
-        both()
-        return said in cluster.status("dead").get("lastDecision", {}).get("reason", "")
-
-    try:
-        wait_until(limited, PATIENCE * 2, "one is enough, and two stay")
-    except TimeoutError as late:
-        raise AssertionError(f"{late}; it is {json.dumps(cluster.status('dead'), indent=1)}") from None
-    story.operator.wait_ticks(10, both)
-    # Made anew: the start of a pod that recovers seems as long as it was dead, and so long two would be kept.
-    cluster.plane.client.delete(f"/api/v1/namespaces/{NAMESPACE}/pods/dead-0")
-    wait_until(lambda: replicas(cluster, STATEFUL_SET, "dead") == 1, PATIENCE * 2, "the second goes")
-
-
-@side_by_side
-def test_pods_that_start_one_after_another_have_the_horizon_of_the_order(story: Story) -> None:
-    cluster, operator = story.cluster, story.operator
-    manifest = stateful_set("turns")
-    del manifest["spec"]["podManagementPolicy"]
-    manifest["spec"]["template"]["metadata"]["annotations"][kwok.LOAD_SECONDS_ANNOTATION] = "5"
-    cluster.plane.apply(manifest)
-    cluster.traffic.services[NAMESPACE, "turns"] = Service("turns", 1.0)
-
-    def ask(least: int) -> None:
-        target = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "turns", "min": least, "max": 4}
-        behavior = {"calibration": "5s", "coldStart": "6s", "scaleDownWindow": "5s"}
-        cluster.pool("turns", targets=[target], behavior=behavior)
-
-    def horizon() -> float:
-        return operator.figure("servingpool_horizon_seconds", pool="turns") or 0.0
-
-    ask(1)
-    cluster.wait_condition("turns", "MetricsAvailable", ("True", "ValidMetrics"), PATIENCE)
-    wait_until(lambda: horizon() < 10.0, PATIENCE, "the scrape interval is known: one start, and one scrape")
-    told = cluster.told("turns", "Ready")
-    assert told.startswith("StatefulSet turns can be scaled. Pods of StatefulSet turns start one after another")
-    assert "podManagementPolicy: Parallel" in told
-    ask(4)
-    seen: set[float] = set()
-
-    def all_ready() -> bool:
-        seen.add(horizon())
-        return len(cluster.ready("turns")) == 4
-
-    wait_until(all_ready, PATIENCE * 2, "all are Ready")
-    assert max(seen) > 3 * 6.0, f"three starts of 6 s each were to come: {seen}"
-    wait_until(lambda: horizon() < 10.0, PATIENCE, "no start is to come")
-    assert operator.healthy() == 200
 
 
 @side_by_side

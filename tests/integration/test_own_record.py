@@ -21,8 +21,6 @@ from .operators import PATIENCE, Cluster, OperatorProcess, Traffic, install, pro
 
 OPERATOR = "servingpool-operator"
 
-pytestmark = pytest.mark.timeout(240, func_only=True)
-
 
 @dataclass
 class Past:

@@ -57,8 +57,6 @@ REFUSED: dict[str, Patch] = {
     "a cost and a gate removed": {"metadata": {"annotations": COST}, "spec": {"schedulingGates": None}},
 }
 
-pytestmark = pytest.mark.timeout(120, func_only=True)
-
 
 def client_of(plane: ControlPlane, namespace: str, account: str) -> ApiClient:
     """Requests as a service account."""

@@ -17,7 +17,7 @@ from servingpool_lab.processes import (
     wait_until,
 )
 
-pytestmark = pytest.mark.timeout(30)
+from .operators import PATIENCE
 
 STUBBORN = """
 import signal, sys, time
@@ -60,7 +60,7 @@ def test_a_child_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
     )
     assert parent.returncode == -signal.SIGKILL
     child = int(parent.stdout)
-    wait_until(lambda: not alive(child), 20, "the child's death")
+    wait_until(lambda: not alive(child), PATIENCE, "the child's death")
 
 
 def test_a_child_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_child_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
     thread.start()
     thread.join()
     # The kernel sends its signal before this entry goes.
-    wait_until(lambda: not Path(f"/proc/self/task/{thread.native_id}").exists(), 20, "the thread's end")
+    wait_until(lambda: not Path(f"/proc/self/task/{thread.native_id}").exists(), PATIENCE, "the thread's end")
     assert child.stop() == -signal.SIGTERM, "it ends when it is stopped, not by another signal before"
 
 

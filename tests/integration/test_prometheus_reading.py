@@ -22,8 +22,7 @@ from servingpool.adapters.prometheus.plan import MOST_SLICES
 from servingpool.adapters.prometheus.samples import ReadRequest
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics, Unknown
 
-from .backends import Serve
-from .scrapes import each_second, page_job
+from .scrapes import each_second, page_job, served
 
 THROUGH = ("prometheus", "installed")
 """The current Prometheus, which rewrites `le`, and the distribution's where there is one: 2.x keeps it as scraped."""
@@ -132,17 +131,7 @@ def configuration(target: str) -> dict[str, Any]:
     return each_second(jobs)
 
 
-@pytest.fixture(scope="module")
-def url(
-    serve: Serve,
-    pod_metrics: dict[tuple[str, str], str],
-    metrics_target: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[str]:
-    pod_metrics.update({("reading", pod): page for pod, page in PAGES.items()})
-    directory = tmp_path_factory.mktemp("reading")
-    with serve(configuration(metrics_target), directory) as url:
-        yield url
+url = served("reading", {("reading", pod): page for pod, page in PAGES.items()}, configuration)
 
 
 async def scraped(url: str, pods: set[str]) -> PrometheusBackend:

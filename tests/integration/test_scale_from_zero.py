@@ -18,8 +18,6 @@ from .operators import ACCOUNT, NAMESPACE, deployment
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.timeout(120, func_only=True)
-
 
 @pytest.fixture
 async def cluster(control_plane: ControlPlane) -> AsyncIterator[Cluster]:

@@ -25,8 +25,6 @@ SGLANG = (ENGINES / "sglang-0.5.23.txt").read_text()
 
 Command = Callable[..., Result]
 
-pytestmark = pytest.mark.timeout(120, func_only=True)
-
 
 @pytest.fixture(scope="module")
 def namespace(control_plane: ControlPlane) -> Iterator[str]:
@@ -88,23 +86,6 @@ def test_what_it_prints_is_a_pool_that_the_api_server_takes(
     assert (spec["engine"], spec["model"], spec["mode"]) == ("sglang", "org/model", "Recommend")
     assert (spec["targets"][0]["min"], spec["targets"][0]["max"]) == (2, 5)
     assert "From HorizontalPodAutoscaler llama." in done.stdout
-
-
-def test_all_namespaces_lists_what_serves_an_llm(servingpool: Command, namespace: str, pods: list[str]) -> None:
-    done = servingpool("suggest", "-A")
-    assert done.exit_code == 0, done.stderr
-    found = [one["metadata"] for one in yaml.safe_load_all(done.stdout)]
-    assert {"name": "llama", "namespace": namespace} in found
-
-
-def test_a_deployment_without_an_engine_is_said_in_a_sentence(
-    servingpool: Command, control_plane: ControlPlane, namespace: str
-) -> None:
-    assert servingpool("suggest", "deployment/nobody", "-n", namespace).exit_code == 1
-    control_plane.apply(deployment(namespace, "other", 0))
-    done = servingpool("suggest", "deployment/other", "-n", namespace)
-    assert done.exit_code == 1
-    assert done.stderr == f"Deployment {namespace}/other has no ready pod to look at. Scale it to 1 or more.\n"
 
 
 def test_a_recording_names_the_engine_the_pods_and_the_autoscaler(

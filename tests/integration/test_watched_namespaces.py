@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 
@@ -14,8 +12,6 @@ from .operators import PATIENCE, OperatorProcess, install, serving_pool, setting
 
 USER, STAYS, GOES = "operator-of-two", "watched-stays", "watched-goes"
 RBAC = "rbac.authorization.k8s.io"
-
-pytestmark = pytest.mark.timeout(600, func_only=True)
 
 
 def rights(namespace: str) -> list[dict[str, Any]]:

@@ -25,8 +25,6 @@ from .operators import ACCOUNT, NAMESPACE, serving_pool
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.timeout(120, func_only=True)
-
 
 class Operator:
     """The operator's watches, without its loop."""

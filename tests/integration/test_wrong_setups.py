@@ -21,6 +21,7 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import open_local, wait_until
 
 from .operators import (
+    ANSWERS,
     PATIENCE,
     Cluster,
     OperatorProcess,
@@ -43,8 +44,6 @@ VLLM = (ROOT / "tests/fixtures/vllm-0.32.0-metrics.txt").read_text()
 SGLANG = (ENGINES / "sglang-0.5.23.txt").read_text()
 ROUTER = (ENGINES / "gateway-production-stack-0.1.12.txt").read_text()
 MODEL = re.search(r'model_name="([^"]+)"', VLLM)[1]  # type: ignore[index]
-
-pytestmark = pytest.mark.timeout(180, func_only=True)
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ def url(
 
 
 def series(url: str) -> list[str]:
-    with open_local(f"{url}/api/v1/query?query=up", 5.0) as response:
+    with open_local(f"{url}/api/v1/query?query=up", ANSWERS) as response:
         return re.findall('"job":"([^"]+)"', response.read().decode())
 
 

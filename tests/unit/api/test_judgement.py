@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from servingpool.api.serving_pool import ServingPool, problems
 
-CASES = yaml.safe_load((Path(__file__).parents[2] / "integration/cases/serving_pool.yaml").read_text())
+CASES = yaml.load((Path(__file__).parents[2] / "integration/cases/serving_pool.yaml").read_text(), yaml.CSafeLoader)
 
 
 def pool(spec: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`servingpool check`, as far as no Prometheus is needed; tests/integration/test_helm_test.py has a real one."""
+"""`servingpool check`, as far as no Prometheus is needed; `helm test` on kind has a real one (tests/e2e/test_install.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`servingpool check deployment/NAME` without cluster and Prometheus; tests/integration/test_check.py has real ones."""
+"""`servingpool check deployment/NAME` without cluster and Prometheus; tests/integration/test_wrong_setups.py has real ones."""
 
 from __future__ import annotations
 
