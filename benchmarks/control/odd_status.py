@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from servingpool.decision.decision import slo_met
+from servingpool.decision.figures import slo_met
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.policies import Answer, Ours

@@ -16,7 +16,7 @@ from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.samples import FleetReading, Selection
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.decide import decide
-from servingpool.decision.decision import Figures
+from servingpool.decision.figures import Figures
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Observation, ReplicaMetrics
 from servingpool.decision.observe.counters import CounterDelta, diff_counters

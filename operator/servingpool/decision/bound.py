@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.allocate import Fleet
-from servingpool.decision.decision import AtZero, Limited, Plan
+from servingpool.decision.decision import Limited
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.observe.lateness import Lateness
 from servingpool.decision.observe.queueing import growth
 from servingpool.decision.observe.window import MINUTE, WAITING
+from servingpool.decision.plan import AtZero, Plan
 from servingpool.decision.pool import Bound, Bounds, Pool
 from servingpool.decision.words import clock, shown, span
 

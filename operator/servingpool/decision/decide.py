@@ -13,12 +13,14 @@ from typing import NamedTuple
 from servingpool.decision import explain
 from servingpool.decision.allocate import Fleet, Split, counted, fleet_of
 from servingpool.decision.bound import limit
-from servingpool.decision.decision import AtZero, Course, Decision, Limited, Plan, moves, verdict_of_parts
+from servingpool.decision.decision import Decision, Limited, moves, verdict_of_parts
+from servingpool.decision.figures import figures
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.learn.updating import update
 from servingpool.decision.need.planning import at_zero, plan, remembered
 from servingpool.decision.observation import Observation, Reading, Unknown
 from servingpool.decision.observe.lateness import Queues
+from servingpool.decision.plan import AtZero, Course, Plan
 from servingpool.decision.pool import Beside, Bound, Pool
 from servingpool.decision.roles import DECODE, PREFILL, Ratio
 
@@ -58,7 +60,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     queues = Queues.recent(seen, memory.samples, memory.gateway_queue, since, {one.replica for one in standing})
     sleeping = at_zero(seen, pool, memory, now, frontier)
     limited = limit(seen, pool, bounds, memory, sleeping or planned, now, queues.longest_wait, fleet)
-    figures = explain.figures(pool, memory, updated, planned, queues, now)
+    found = figures(pool, memory, updated, planned, queues, now)
     doubts = explain.doubts(memory, planned, standing, pool)
     parts, limited = _split(fleet, seen, pool, memory, planned, limited, now)
     moved, need = moves(parts, memory.profile.reference), _need(pool, memory, planned, sleeping, now)
@@ -69,13 +71,13 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         need=need,
         capacity=need if isinstance(need, Unknown) else limited.replicas,
         limits=limited.applied,
-        reason=explain.reason(moved, pool, planned, limited, figures, sleeping, doubts),
-        figures=figures,
+        reason=explain.reason(moved, pool, planned, limited, found, sleeping, doubts),
+        figures=found,
         bounds=bounds,
         candidates=() if isinstance(planned, Unknown) else planned.candidates,
         course=_course(planned, sleeping),
         calibrating=not memory.calibrated(pool),
-        warning=explain.warning(pool, updated, planned, figures.attainment_now),
+        warning=explain.warning(pool, updated, planned, found.attainment_now),
         parts=parts,
         standing=standing,
     )

@@ -1,87 +1,23 @@
-"""The figures and the sentence of a decision.
+"""The sentence of a decision.
 
-In: what was learned, planned and limited. Out: `Figures`, the reason, a warning where something is wrong but not fatal.
+In: what was learned, planned and limited. Out: the reason, a warning where something is wrong but not fatal.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import numpy as np
-
-from servingpool.decision.decision import AtZero, Figures, Limited, Plan
+from servingpool.decision.decision import Limited
+from servingpool.decision.figures import Figures
 from servingpool.decision.learn.memory import Memory, UpdateResult
 from servingpool.decision.learn.miss_curve import tpot_infeasible
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.observe.gauges import doubted_queue
-from servingpool.decision.observe.lateness import Lateness, Queues, Witness
-from servingpool.decision.observe.samples import BEGUN, GENERATED, PROMPTS, TTFT_COUNT, TTFT_SUM, WAITED, Standing
-from servingpool.decision.observe.window import MINUTE, READY, RUNNING, SUMS, WAITING, Slice, rate_window
+from servingpool.decision.observe.samples import Standing
+from servingpool.decision.plan import AtZero, Plan
 from servingpool.decision.pool import Pool
 from servingpool.decision.words import MOST_NAMED, clock, shown, span
-
-NEVER_FULL = Unknown("no replica was seen full")
-
-
-def figures(
-    pool: Pool, memory: Memory, update: UpdateResult, plan: Plan | Unknown, queues: Queues, now: float
-) -> Figures:
-    """Figures of the pool, measured and estimated; Unknown where a figure is not known."""
-    window, profile, params = memory.window, memory.profile, pool.params
-    recent = window.last(rate_window(memory.interval, params))
-    no_rate = plan if isinstance(plan, Unknown) else Unknown("no scrapes to take a rate from")
-    demand, step, full = update.demand, update.step, profile.saturation
-    judge = Lateness(window, profile.queue_in_ttft.excluded, pool)
-    overdue = queues.overdue(pool.slo.time_to_first_token)
-    unjudged = _unjudged(pool, memory, now)
-    rule = None if update.forecast is None else update.forecast.rule
-    loaded = demand is not None and window.rows[-1, READY] > 0.0
-
-    def of_plan(read: Callable[[Plan], float]) -> Reading:
-        return plan if isinstance(plan, Unknown) else read(plan)
-
-    return Figures(
-        arrivals=no_rate if demand is None else demand.arrivals,
-        generation_rate=_rate(recent, GENERATED, no_rate),
-        prompt_rate=_rate(recent, PROMPTS, no_rate),
-        queue=_gauge(recent, WAITING),
-        running=_gauge(recent, RUNNING),
-        time_to_first_token=_first_token(memory, pool, judge),
-        time_per_output_token=memory.tpot_tail.at(pool.slo.attainment),
-        attainment=_attainment(memory, overdue, now) if unjudged is None else unjudged,
-        attainment_now=_attained_in(pool.params.recent_window, memory, pool, overdue) if unjudged is None else unjudged,
-        attainment_minute=_attained_in(MINUTE, memory, pool, overdue) if unjudged is None else unjudged,
-        judged=unjudged is None,
-        witness=judge.believed,
-        longest_wait=queues.longest_wait,
-        full_batch=full.batch if full.known else NEVER_FULL,
-        full_requests=full.requests / full.seconds if full.seconds > 0.0 else NEVER_FULL,
-        full_tokens=full.tokens / full.seconds if full.seconds > 0.0 else NEVER_FULL,
-        step_base=no_rate if step is None else step.base,
-        step_per_request=no_rate if step is None else step.per_request,
-        step_per_prefill_token=no_rate if step is None else step.per_prefill_token,
-        work_per_request=no_rate if demand is None else demand.work_per_request,
-        load=window.per_replica(demand.level) if demand is not None and loaded else no_rate,
-        safe_load=plan if isinstance(plan, Unknown) else _safe_load(plan),
-        miss_floor=of_plan(lambda plan: plan.curve.floor),
-        miss_calibration=profile.calibration.ratio(params),
-        persistence=no_rate if rule is None else rule.persistence,
-        usual_persistence=no_rate if rule is None else rule.reversion,
-        forecast=of_plan(lambda plan: plan.expected),
-        burst=of_plan(lambda plan: plan.burst),
-        backlog=of_plan(lambda plan: plan.backlog),
-        horizon=memory.horizon(pool),
-        fast_factor=profile.budget.fast_factor(params),
-        slow_factor=profile.budget.slow_factor(params),
-        allowance=of_plan(lambda plan: plan.allowance),
-        penalty=of_plan(lambda plan: plan.penalty),
-        for_forecast=of_plan(lambda plan: plan.for_forecast),
-        for_initial_fleet=of_plan(lambda plan: plan.for_initial_fleet),
-        for_present_load=of_plan(lambda plan: plan.for_present_load),
-        recommended=of_plan(lambda _: memory.highest_recommendation),
-        idle_for=memory.idle_for(now),
-    )
 
 
 def warning(pool: Pool, update: UpdateResult, plan: Plan | Unknown, now: Reading) -> str | None:
@@ -189,67 +125,6 @@ def _sizing(plan: Plan, burst: Reading) -> str:
 
 def _needed(replicas: float) -> str:
     return f"{shown(replicas)} {'is' if replicas == 1.0 else 'are'} needed"
-
-
-def _mean_prefill(memory: Memory, pool: Pool) -> Reading:
-    window = memory.window.last(pool.params.mean_window)
-    requests = window.total(TTFT_COUNT)
-    return window.total(TTFT_SUM) / requests if requests > 0.0 else Unknown("no request began in ten minutes")
-
-
-def _first_token(memory: Memory, pool: Pool, judge: Lateness) -> Reading:
-    """TTFT at the SLO's percentile; with the time in the queue where the histogram excludes it."""
-    inferred = memory.ttft_inferred and judge.believed is not Witness.GATEWAY
-    shown = _mean_prefill(memory, pool) if inferred else memory.ttft_tail.at(pool.slo.attainment)
-    if judge.believed is not Witness.QUEUE or isinstance(shown, Unknown):
-        return shown
-    rows = memory.window.last(pool.params.recent_window).rows
-    begun, waited = rows[:, SUMS + BEGUN], rows[:, SUMS + WAITED]
-    each = np.divide(waited, begun, out=np.zeros(len(rows)), where=begun > 0.0)
-    order = np.argsort(each)
-    place = np.searchsorted(np.cumsum(begun[order]), pool.slo.attainment * begun.sum())
-    return shown + float(each[order][min(place, len(rows) - 1)]) if len(rows) else shown
-
-
-def _safe_load(plan: Plan) -> Reading:
-    if plan.feasible:
-        return plan.safe_load
-    many = "more requests miss than may, at any load"
-    return Unknown(many if plan.has_evidence else "too few requests were seen to tell")
-
-
-def _rate(window: Slice, column: int, otherwise: Unknown) -> Reading:
-    rate = window.rate(column)
-    return otherwise if rate is None else rate
-
-
-def _gauge(window: Slice, column: int) -> Reading:
-    value = window.rows[-1, column] if len(window.rows) else np.nan
-    return Unknown("not read at the last observation") if np.isnan(value) else float(value)
-
-
-def _unjudged(pool: Pool, memory: Memory, now: float) -> Unknown | None:
-    """Why the SLO is not judged: the gateway has not told the client's TTFT for longer than a lost scrape takes."""
-    told = memory.client is not None and now - memory.client.at <= pool.params.longest_gap
-    return None if told or memory.client_unknown is None else Unknown(memory.client_unknown)
-
-
-def _attained_in(seconds: float, memory: Memory, pool: Pool, overdue: float) -> Reading:
-    misses = memory.window.last(seconds).misses
-    requests = misses.requests + overdue
-    if requests * pool.slo.allowed < 1.0:
-        return Unknown(f"too few requests in {span(seconds)}")
-    return 1.0 - (misses.late + overdue) / requests
-
-
-def _attainment(memory: Memory, overdue: float, now: float) -> Reading:
-    """Attainment over the last hour; `overdue` requests have waited for too long already, and count as late."""
-    # Bins go when a new one begins: while nothing is read none does.
-    score = memory.score_of_last_hour(now)
-    requests = sum(entry.requests for entry in score) + overdue
-    if requests <= 0.0:
-        return Unknown("no request was judged in the last hour")
-    return 1.0 - (sum(entry.late for entry in score) + overdue) / requests
 
 
 def _percent(share: float) -> str:

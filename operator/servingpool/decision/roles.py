@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import NamedTuple
 
-from servingpool.decision.decision import Decision, Figures, verdict_of_parts
-from servingpool.decision.observation import EPSILON, NOT_EXPOSED, Observation, Reading, Unknown
+from servingpool.decision.decision import Decision, verdict_of_parts
+from servingpool.decision.figures import EACH_ROLE, of_roles
+from servingpool.decision.observation import EPSILON, NOT_EXPOSED, Observation
 from servingpool.decision.pool import Bound, Bounds, Slo
 
 PREFILL, DECODE = "prefill", "decode"
@@ -82,15 +83,6 @@ def of_decode(observation: Observation) -> Observation:
     return replace(observation, gateway=replace(gateway, queue=queue, time_to_first_token=NOT_EXPOSED))
 
 
-EACH_ROLE = Unknown("prefill and decode have one each")
-_OF_PREFILL = ("arrivals", "prompt_rate", "witness")
-_OF_DECODE = ("generation_rate", "time_per_output_token")
-_OF_BOTH = (
-    *("queue", "running", "time_to_first_token", "attainment", "attainment_now", "attainment_minute"),
-    *("judged", "longest_wait", "horizon", "idle_for"),
-)
-
-
 def joined(stages: Sequence[Decision]) -> Decision:
     """The pool's decision: that of its only stage, or both stages' with the figures of the clients and all replicas."""
     if len(stages) == 1:
@@ -106,7 +98,7 @@ def joined(stages: Sequence[Decision]) -> Decision:
         capacity=EACH_ROLE,
         limits=(),
         reason="; ".join(f"{role}: {each.reason}" for role, each in _both(prefill, decode)),
-        figures=_figures(prefill.figures, decode.figures),
+        figures=of_roles(prefill.figures, decode.figures),
         bounds=Bounds(
             Bound(prefill.bounds.least.replicas + decode.bounds.least.replicas),
             Bound(prefill.bounds.most.replicas + decode.bounds.most.replicas),
@@ -120,39 +112,3 @@ def joined(stages: Sequence[Decision]) -> Decision:
 
 def _both(prefill: Decision, decode: Decision) -> tuple[tuple[str, Decision], tuple[str, Decision]]:
     return (PREFILL, prefill), (DECODE, decode)
-
-
-def _figures(prefill: Figures, decode: Figures) -> Figures:
-    """The share that meets all bounds is taken as the product: a late prefill tells nothing of its decode.
-
-    TTFT is the sum: the client waits for the one and then for the other.
-    """
-    known = {*_OF_PREFILL, *_OF_DECODE, *_OF_BOTH}
-    unknown = {one.name: EACH_ROLE for one in fields(Figures) if one.name not in known}
-    return replace(
-        prefill,
-        **unknown,  # type: ignore[arg-type]  # all of them are of type Reading
-        **{name: getattr(decode, name) for name in _OF_DECODE},
-        queue=_sum(prefill.queue, decode.queue),
-        running=_sum(prefill.running, decode.running),
-        time_to_first_token=_sum(prefill.time_to_first_token, decode.time_to_first_token),
-        attainment=_product(prefill.attainment, decode.attainment),
-        attainment_now=_product(prefill.attainment_now, decode.attainment_now),
-        attainment_minute=_product(prefill.attainment_minute, decode.attainment_minute),
-        judged=prefill.judged and decode.judged,
-        longest_wait=max(prefill.longest_wait, decode.longest_wait),
-        horizon=max(prefill.horizon, decode.horizon),
-        idle_for=_least(prefill.idle_for, decode.idle_for),
-    )
-
-
-def _sum(one: Reading, other: Reading) -> Reading:
-    return one if isinstance(one, Unknown) else other if isinstance(other, Unknown) else one + other
-
-
-def _product(one: Reading, other: Reading) -> Reading:
-    return one if isinstance(one, Unknown) else other if isinstance(other, Unknown) else one * other
-
-
-def _least(one: Reading, other: Reading) -> Reading:
-    return one if isinstance(one, Unknown) else other if isinstance(other, Unknown) else min(one, other)

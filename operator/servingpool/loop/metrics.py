@@ -22,6 +22,7 @@ from servingpool.api.spec import Mode, Slo
 from servingpool.api.status import Change
 from servingpool.catalogue.metrics import Metric
 from servingpool.decision.decision import Decision
+from servingpool.decision.figures import ROWS
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.gpubudget.budgets import Shared
 from servingpool.reconcile.keep.history import took
@@ -115,47 +116,6 @@ def _expected_misses(decision: Decision) -> Reading:
     return min(1.0, misses / work) if work > 0.0 else Unknown("no work is expected")
 
 
-DECISION_FIGURES: Mapping[Metric, str] = {
-    Metric.ARRIVAL_RATE: "arrivals",
-    Metric.GENERATION_TOKENS_RATE: "generation_rate",
-    Metric.PROMPT_TOKENS_RATE: "prompt_rate",
-    Metric.QUEUE_DEPTH: "queue",
-    Metric.RUNNING_REQUESTS: "running",
-    Metric.TIME_TO_FIRST_TOKEN: "time_to_first_token",
-    Metric.TIME_PER_OUTPUT_TOKEN: "time_per_output_token",
-    Metric.ATTAINMENT: "attainment",
-    Metric.RECENT_ATTAINMENT: "attainment_now",
-    Metric.MINUTE_ATTAINMENT: "attainment_minute",
-    Metric.LONGEST_WAIT: "longest_wait",
-    Metric.FULL_REPLICA_BATCH: "full_batch",
-    Metric.FULL_REPLICA_REQUESTS: "full_requests",
-    Metric.FULL_REPLICA_TOKENS: "full_tokens",
-    Metric.LOAD: "load",
-    Metric.SAFE_LOAD: "safe_load",
-    Metric.FORECAST: "forecast",
-    Metric.HORIZON: "horizon",
-    Metric.STEP_BASE: "step_base",
-    Metric.STEP_PER_REQUEST: "step_per_request",
-    Metric.STEP_PER_PREFILL_TOKEN: "step_per_prefill_token",
-    Metric.WORK_PER_REQUEST: "work_per_request",
-    Metric.MISS_FLOOR: "miss_floor",
-    Metric.MISS_CALIBRATION: "miss_calibration",
-    Metric.PERSISTENCE: "persistence",
-    Metric.USUAL_PERSISTENCE: "usual_persistence",
-    Metric.BURST: "burst",
-    Metric.BACKLOG: "backlog",
-    Metric.FAST_BUDGET_FACTOR: "fast_factor",
-    Metric.SLOW_BUDGET_FACTOR: "slow_factor",
-    Metric.ALLOWANCE: "allowance",
-    Metric.MISS_PENALTY: "penalty",
-    Metric.NEEDED_FOR_FORECAST: "for_forecast",
-    Metric.NEEDED_FOR_INITIAL_FLEET: "for_initial_fleet",
-    Metric.NEEDED_FOR_PRESENT_LOAD: "for_present_load",
-    Metric.RECOMMENDED_REPLICAS: "recommended",
-    Metric.IDLE_TIME: "idle_for",
-}
-"""The metrics that are figures of a decision, each by its field in `Figures`."""
-
 FIGURES: Mapping[Metric, Callable[[Decided], Reading]] = {
     Metric.DECIDED_AT: lambda d: d.decision.at,
     Metric.DESIRED_REPLICAS: lambda d: d.decision.replicas,
@@ -179,7 +139,7 @@ FIGURES: Mapping[Metric, Callable[[Decided], Reading]] = {
     Metric.COMPARED_COST: lambda d: d.expense.compared,
     Metric.BREAK_EVEN: lambda d: d.expense.break_even,
     Metric.OBJECTIVE: lambda d: d.slo.attainment_share,
-} | {metric: attrgetter(f"decision.figures.{name}") for metric, name in DECISION_FIGURES.items()}
+} | {row.metric: attrgetter(f"decision.figures.{name}") for name, row in ROWS.items() if row.metric is not None}
 """Metrics that are a single figure of a pool, by the field of `Figures`."""
 
 

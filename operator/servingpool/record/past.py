@@ -27,9 +27,9 @@ from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.metrics import Metric
 from servingpool.catalogue.template import render
 from servingpool.decision.decision import Verdict, move, verdict_of
+from servingpool.decision.figures import ROWS
 from servingpool.decision.pool import Bound, Bounds
 from servingpool.decision.words import shown
-from servingpool.loop.metrics import DECISION_FIGURES
 from servingpool.reconcile.keep.history import Ready, judged, replaced
 from servingpool.status.builder import FIGURE_NAMES, told_bounds
 
@@ -206,8 +206,8 @@ def _decision(record: Record, at: float, desired: int) -> LastDecision:
     requested, need = one(record, Metric.REQUESTED_REPLICAS), one(record, Metric.NEEDED_REPLICAS)
     figures = {
         FIGURE_NAMES[name]: float(f"{value:.6g}")
-        for metric, name in DECISION_FIGURES.items()
-        if (value := one(record, metric)) is not None
+        for name, row in ROWS.items()
+        if row.metric is not None and (value := one(record, row.metric)) is not None
     }
     candidates = tuple(
         Candidate(replicas=float(point.labels["replicas"]), misses=float(f"{point.value:.6g}"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import datetime
 
 from pydantic.alias_generators import to_camel
@@ -24,7 +24,8 @@ from servingpool.api.status import (
     Throughput,
 )
 from servingpool.api.time import from_unix
-from servingpool.decision.decision import Decision, Figures, Verdict, slo_met
+from servingpool.decision.decision import Decision, Verdict
+from servingpool.decision.figures import ROWS, Figures, slo_met
 from servingpool.decision.observation import Histogram, Reading, Unknown
 from servingpool.decision.observe.lateness import Witness
 from servingpool.decision.pool import Bounds as InForce
@@ -46,7 +47,7 @@ from servingpool.status.conditions import (
 )
 from servingpool.status.missed import attained, missed
 
-FIGURE_NAMES = {one.name: to_camel(one.name) for one in fields(Figures)}
+FIGURE_NAMES = {name: to_camel(name) for name in ROWS}
 """Figures of a decision, and their names in the status."""
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from servingpool.api.conditions import Reason
 from servingpool.api.duration import brief
 from servingpool.catalogue.limits import LimitName
-from servingpool.decision.decision import slo_met
+from servingpool.decision.figures import slo_met
 from servingpool.decision.need.mix import BEYOND
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.observe.window import KEPT_SECONDS, MINUTE

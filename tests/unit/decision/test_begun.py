@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from servingpool.decision.decision import slo_met
+from servingpool.decision.figures import slo_met
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics
 from servingpool.decision.observe.counters import CounterDelta, diff_counters
 from servingpool.decision.observe.lateness import Witness

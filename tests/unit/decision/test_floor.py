@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.bound import _while_misses_remain
-from servingpool.decision.decision import Limited, Plan
+from servingpool.decision.decision import Limited
 from servingpool.decision.engine import StepTime
 from servingpool.decision.learn.memory import UpdateResult
 from servingpool.decision.learn.miss_curve import MissCurve
 from servingpool.decision.need.planning import plan
 from servingpool.decision.observe.window import JUDGED, LATE
 from servingpool.decision.params import DEFAULT
+from servingpool.decision.plan import Plan
 
 from .test_costs import of_one
 from .world import POOL, World

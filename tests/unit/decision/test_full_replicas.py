@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import Outcome, decide
-from servingpool.decision.decision import slo_met
 from servingpool.decision.engine import Full
+from servingpool.decision.figures import slo_met
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.learn.step_time import Saturation
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics, Unknown

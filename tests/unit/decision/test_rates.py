@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from servingpool.decision.allocate import counted
-from servingpool.decision.decision import Figures
 from servingpool.decision.engine import Rates, StepTime
+from servingpool.decision.figures import Figures
 from servingpool.decision.learn.forecast import Forecast
 from servingpool.decision.learn.kinds import Kind
 from servingpool.decision.learn.memory import Memory, Profile

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import Stage, decide, decide_stages
+from servingpool.decision.figures import EACH_ROLE
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Observation, Ordered, Replica, Unknown
 from servingpool.decision.pool import Pool, Slo, Target
 from servingpool.decision.roles import (
-    EACH_ROLE,
     Ratio,
     client_bound,
     decode_slo,
@@ -28,33 +28,6 @@ from .world import START
 
 CLIENT = Slo(2.0, 0.1, 0.95)
 ANY = Ratio()
-LEFT = {
-    "full_batch",
-    "full_requests",
-    "full_tokens",
-    "step_base",
-    "step_per_request",
-    "step_per_prefill_token",
-    "work_per_request",
-    "load",
-    "safe_load",
-    "miss_floor",
-    "miss_calibration",
-    "persistence",
-    "usual_persistence",
-    "forecast",
-    "burst",
-    "backlog",
-    "fast_factor",
-    "slow_factor",
-    "allowance",
-    "penalty",
-    "for_forecast",
-    "for_initial_fleet",
-    "for_present_load",
-    "recommended",
-}
-"""Figures that each role has by itself. A new figure stands here, or is one side's, or is joined of both."""
 
 
 def side(role: str, slo: Slo, standing: int, *, least: int = 1, most: int = 20, gateway: float | None = None) -> Stage:
@@ -209,7 +182,6 @@ class TestJoined:
         assert whole.figures.load is EACH_ROLE
         assert whole.need is EACH_ROLE
         assert (whole.bounds.least.replicas, whole.bounds.most.replicas) == (2, 40)
-        assert {one.name for one in fields(whole.figures) if getattr(whole.figures, one.name) is EACH_ROLE} == LEFT
 
     @given(st.integers(0, 8), st.integers(0, 8), st.sampled_from([0, 1]), st.floats(0.05, 4.0), st.floats(1.0, 8.0))
     def test_whatever_stands_both_are_up_or_down_and_within_their_bounds(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from servingpool.api.serving_pool import ServingPool
-from servingpool.decision.decision import Figures
+from servingpool.decision.figures import Figures
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.plan.expense import Expense, expense_of

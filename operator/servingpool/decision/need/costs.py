@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from servingpool.decision.decision import Candidate
 from servingpool.decision.learn.forecast import FORECASTS_KEPT, HIDDEN, SPACING, Outlook, WorkForecast
 from servingpool.decision.learn.miss_curve import Curve
 from servingpool.decision.need.mix import Frontier
 from servingpool.decision.observe.window import NOTHING
 from servingpool.decision.params import Params
+from servingpool.decision.plan import Candidate
 
 Array = NDArray[np.float64]
 Places = NDArray[np.intp]

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from servingpool.decision.decision import AtZero, Course, Plan
 from servingpool.decision.engine import MOST_WORK, StepTime
 from servingpool.decision.learn.forecast import Outlook, WorkForecast
 from servingpool.decision.learn.memory import Memory, UpdateResult
@@ -22,6 +21,7 @@ from servingpool.decision.need.mix import Frontier
 from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, Unknown
 from servingpool.decision.observe.gauges import believed_queue
 from servingpool.decision.params import REMEMBERED
+from servingpool.decision.plan import AtZero, Course, Plan
 from servingpool.decision.pool import Pool
 from servingpool.decision.words import clock, span
 from servingpool.decision.zero import Busy, GatewayDemand

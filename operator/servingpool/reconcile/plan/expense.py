@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from operator import mul
 
 from servingpool.api.serving_pool import ServingPool
-from servingpool.decision.decision import Figures
+from servingpool.decision.figures import Figures
 from servingpool.decision.observation import Observation, Reading, Unknown
 from servingpool.reconcile.config import Price
 

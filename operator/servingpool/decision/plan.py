@@ -1,0 +1,122 @@
+"""The raw need of a pool, with what it was weighed from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from servingpool.decision.learn.forecast import Outlook
+from servingpool.decision.learn.miss_curve import Curve
+
+Array = NDArray[np.float64]
+
+
+class Course(NamedTuple):
+    """Misses at each fleet size, of the demand at the horizon and of the demand now."""
+
+    fleets: Array
+    """Ascending, from 1."""
+    misses: Array
+    """Expected misses at the horizon, in the work of replicas kept busy."""
+    expected: float
+    """Work at the horizon: without replicas, all of it misses."""
+    level: float
+    """Work that arrives now."""
+    curve: Curve
+
+    def beyond(self, least: int) -> tuple[float, ...]:
+        """Misses with 0, 1, ... `least` replicas and more: at the horizon or now, whichever are more.
+
+        What goes now is missing now, and what is ordered serves at the horizon. To where even the highest demand is
+        served: a pool far from that would seem to have no use for its next replica.
+        """
+        replicas = np.arange(max(float(least), self.fleets[-1]) + 1.0)
+        ahead = np.interp(replicas, np.append(0.0, self.fleets), np.append(self.expected, self.misses))
+        load = self.level / np.maximum(replicas, 0.5)
+        now = np.minimum(self.level * self.curve.cost(load), self.level)
+        now[0] = self.level
+        return tuple(np.minimum.accumulate(np.maximum(np.minimum(ahead, self.expected), now)).tolist())
+
+
+BURST = 0.05
+"""Share of the possible outcomes that exceed `Plan.burst`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A fleet size that was weighed for the horizon."""
+
+    replicas: float
+    misses: float
+    """Expected misses, in the work of replicas kept busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Raw need with its reasons."""
+
+    for_forecast: float
+    """Replicas: the cheapest fleet for the possible demand at the horizon."""
+    for_initial_fleet: float
+    """Replicas that are kept because the initial fleet is evidence of demand."""
+    for_present_load: float
+    """Replicas: the cheapest fleet for the demand of now, where less is forecast than stands; else 0."""
+    need: float
+    """Raw need in replicas: the largest of the three above, plus the replicas that serve nothing."""
+    recommended: float
+    """Replicas that are worth keeping, where they are there: no fewer than needed."""
+    curve: Curve
+    outlook: Outlook
+    """Demand at the horizon, the queue included."""
+    level: float
+    """Work that arrives now, in replicas kept busy."""
+    backlog: float
+    """Replicas that the queues keep busy."""
+    allowed: float
+    """Share of misses that the SLO allows."""
+    allowance: float
+    """Share of misses that the fleet is sized for."""
+    safe_load: float
+    """The highest load at which the expected misses are within the allowance."""
+    has_evidence: bool
+    """Whether enough requests were seen to judge misses as rare as the SLO allows, not by the prior alone."""
+    penalty: float
+    """Penalty of a miss, in replicas for the work that keeps a replica busy."""
+    idle: bool
+    """Whether no request came for long, so that nothing is kept for the next request."""
+    stuck: int
+    """Replicas that hold requests and serve nothing; as many are added."""
+    candidates: tuple[Candidate, ...]
+    course: Course
+    """Misses at each fleet size, for the budget that a pool shares."""
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the SLO is believed to hold at some fleet size."""
+        return self.curve.floor <= self.allowed
+
+    @property
+    def expected(self) -> float:
+        """Work at the horizon in replicas kept busy, without the queue."""
+        return float(self.outlook.expected[0]) - self.backlog
+
+    @property
+    def burst(self) -> float:
+        """Work that 1 in 20 of the possible outcomes exceeds, without the queue."""
+        return self.outlook.exceeded_by(BURST) - self.backlog
+
+    def proportionate(self, load: float) -> float:
+        """Replicas that serve the larger of forecast and present demand, and the queue, at this load."""
+        return (max(self.expected, self.level) + self.backlog) / load + self.stuck
+
+
+class AtZero(NamedTuple):
+    """The replicas to request while the pool is at 0 on purpose, and why."""
+
+    replicas: float
+    why: str
+    course: Course | None = None
+    """Misses at each fleet size; None where nothing is known of the usual demand, or none came."""
