@@ -20,7 +20,6 @@ from servingpool.api.role import (
     ROLES_AT_ENGINES,
     ROLES_NO_SCHEDULE,
     SPEC_RULES,
-    Role,
     RoleRatio,
 )
 from servingpool.api.rule import Between, Matches, Rule, quoted, rules, told
@@ -257,10 +256,6 @@ class Spec(Part):
     def has_roles(self) -> bool:
         """Whether prefill and decode run apart. Such a pool has several targets."""
         return self.targets[0].role is not None
-
-    def role_targets(self, role: Role) -> tuple[Target, ...]:
-        """The targets of this role, in the order of the spec; none if targets have no role."""
-        return tuple(target for target in self.targets if target.role is role)
 
     @property
     def target_names(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import urllib.parse
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Self
 
 from servingpool_lab import kwok
@@ -31,14 +31,13 @@ from servingpool_lab.credentials import (
     write_kubeconfig,
     write_private,
 )
-from servingpool_lab.processes import (
-    ProcessGroup,
-    wait_until,
-)
+from servingpool_lab.processes import ProcessGroup, wait_until
 
 # Below the range from which the kernel picks ports for outgoing connections: one of those could
 # otherwise take kube-apiserver's port while it is down between stop and start.
 _PORT_RANGE = range(20000, 30000)
+LIFETIME = 86400
+"""Seconds of a ServiceAccount's token."""
 
 # Who may do what comes from Kubernetes' own bootstrap roles for these names.
 _ADMIN = ("admin", "system:masters")
@@ -183,34 +182,26 @@ class ControlPlane:
         """Server-side apply, as administrator; see `ApiClient.apply`."""
         return self.client.apply(manifests)
 
-    def add_gpu_node(self, name: str, gpus: int = 8, *, timeout_seconds: float = 30.0) -> None:
+    def add_gpu_node(self, name: str, gpus: int) -> None:
         """Add a fake node with `gpus` GPUs and wait until it is schedulable.
 
         Raises:
             TimeoutError: it is not Ready in time.
         """
         self.apply(kwok.gpu_node(name, gpus))
-        wait_until(lambda: self._node_schedulable(name), timeout_seconds, f"node {name} ready")
+        wait_until(lambda: self._node_schedulable(name), 30.0, f"node {name} ready")
 
-    def service_account_kubeconfig(self, namespace: str, name: str, *, lifetime_seconds: int = 86400) -> Path:
+    def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
         """A kubeconfig of an existing ServiceAccount: its rights are what RBAC grants it.
 
         Raises:
             ApiError: no such ServiceAccount.
         """
-        answer = self.client.create(
-            f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token",
-            {
-                "apiVersion": "authentication.k8s.io/v1",
-                "kind": "TokenRequest",
-                "spec": {"expirationSeconds": lifetime_seconds},
-            },
-        )
-        return self._kubeconfig(
-            f"serviceaccount-{namespace}-{name}",
-            token=answer["status"]["token"],
-            namespace=namespace,
-        )
+        spec = {"expirationSeconds": LIFETIME}
+        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        answer = self.client.create(f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", asked)
+        token = answer["status"]["token"]
+        return self._kubeconfig(f"serviceaccount-{namespace}-{name}", token=token, namespace=namespace)
 
     def user_kubeconfig(self, user: str, groups: Sequence[str] = ()) -> Path:
         """A kubeconfig of any user in any groups, by client certificate."""
@@ -238,12 +229,7 @@ class ControlPlane:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @staticmethod

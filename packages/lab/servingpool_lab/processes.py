@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 
 ReadinessProbe = Callable[[], bool]
@@ -140,7 +139,6 @@ class SupervisedProcess:
         ready_timeout_seconds: float = 60.0,
         stop_timeout_seconds: float = 20.0,
         environment: Mapping[str, str] | None = None,
-        working_directory: Path | None = None,
     ) -> None:
         """Describe a process; `start` runs it.
 
@@ -152,7 +150,6 @@ class SupervisedProcess:
             ready_timeout_seconds: how long `wait_ready` waits.
             stop_timeout_seconds: from SIGTERM to SIGKILL in `stop`.
             environment: the whole environment; the parent's if omitted.
-            working_directory: the parent's if omitted.
         """
         self.name = name
         self.log_file = log_file
@@ -161,7 +158,6 @@ class SupervisedProcess:
         self._ready_timeout_seconds = ready_timeout_seconds
         self._stop_timeout_seconds = stop_timeout_seconds
         self._environment = environment
-        self._working_directory = working_directory
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -200,7 +196,6 @@ class SupervisedProcess:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     env=dict(self._environment) if self._environment is not None else None,
-                    cwd=self._working_directory,
                     start_new_session=True,
                 )
             )
@@ -301,10 +296,5 @@ class ProcessGroup:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()

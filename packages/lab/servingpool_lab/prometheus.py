@@ -7,7 +7,6 @@ loopback port and serves each pod's metrics at `/pods/NAMESPACE/POD/metrics`.
 import json
 import urllib.parse
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import yaml
@@ -98,12 +97,7 @@ class Prometheus:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def configuration(self) -> dict[str, Any]:

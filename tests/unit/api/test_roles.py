@@ -30,21 +30,10 @@ def test_the_first_of_a_role_may_be_zero_where_another_of_the_role_stays() -> No
     assert [one.min for one in pool.targets] == [1, 0, 2]
 
 
-def test_a_pool_knows_the_targets_of_each_role() -> None:
-    pool = spec(DECODE, PREFILL, prefillPerDecode={"min": 0.5})
-    assert pool.has_roles
-    assert pool.several
-    assert [one.name for one in pool.role_targets(Role.PREFILL)] == ["prefill"]
-    assert [one.name for one in pool.role_targets(Role.DECODE)] == ["decode"]
-    assert pool.prefill_per_decode is not None
-    assert (pool.prefill_per_decode.min, pool.prefill_per_decode.max) == (0.5, None)
-
-
 def test_without_roles_nothing_changes() -> None:
     pool = spec({"name": "h100", "max": 4}, {"name": "l40s", "max": 4})
     assert not pool.has_roles
     assert [one.min for one in pool.targets] == [1, 0]
-    assert not any(pool.role_targets(role) for role in Role)
     assert not {"role", "prefillPerDecode"} & (pool.to_dict().keys() | pool.to_dict()["targets"][0].keys())
 
 

@@ -230,17 +230,6 @@ def test_what_does_not_answer_is_said(served: Served) -> None:
     expect(page.locator("#gone")).to_contain_text("it has stopped")
 
 
-def test_beside_an_hpa_its_line_is_drawn(beside: Scene, chromium: Browser) -> None:
-    served = Served(beside, chromium)
-    try:
-        page = served.open(ONE)
-        expect(page.locator("figure").first).to_contain_text("HPA's 5")
-        expect(page.locator(".tiles")).to_contain_text("HPA's")
-        assert served.complaints == []
-    finally:
-        served.stop()
-
-
 def test_a_pool_without_a_record_says_so(chromium: Browser, scene: Scene) -> None:
     scene.recorder.scraped.clear()
     served = Served(scene, chromium)

@@ -101,14 +101,6 @@ def test_without_a_cost_and_a_price_nothing_is_told_of_money() -> None:
     assert warnings(found) == []
 
 
-def test_a_pool_that_is_refused_shows_no_old_cost() -> None:
-    found = world()
-    assert "cost" in found.status()
-    found.pool(slo={})
-    found.step()
-    assert "cost" not in found.status()
-
-
 def test_starting_replicas_cost_as_soon_as_they_have_a_node() -> None:
     found = world(compare_to=None, mode="Paused")
     found.services["vllm"].unschedulable = True
@@ -159,9 +151,3 @@ def test_an_idle_pool_costs_here_and_nothing_there_and_has_no_mix_to_break_even_
     assert (expense.dollars, expense.compared) == (24.0, 0.0)
     idle = Unknown("fewer than 1 output tokens per second")
     assert (expense.break_even, expense.per_million, expense.per_dollar) == (idle, idle, idle)
-
-
-def test_a_fleet_that_is_free_is_cheaper_from_the_first_token() -> None:
-    expense = told(*inputs(world(cost=0.0)))
-    assert (expense.dollars, expense.per_million, expense.break_even) == (0.0, 0.0, 0.0)
-    assert expense.per_dollar == Unknown("the fleet costs nothing")

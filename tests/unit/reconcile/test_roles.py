@@ -16,7 +16,7 @@ from .kept import kept
 from .role_cluster import DECODE, GATEWAY, PREFILL, RoleCluster
 
 
-def settled(minutes: float = 60.0, spec: dict[str, Any] | None = None, **settings: Any) -> RoleCluster:
+def settled(minutes: float = 30.0, spec: dict[str, Any] | None = None, **settings: Any) -> RoleCluster:
     def begun() -> RoleCluster:
         world = RoleCluster(**settings)
         world.pool(**(spec or {}))
@@ -32,7 +32,7 @@ class TestSizes:
         long_answers.prompt, long_answers.output = 1000.0, 2000.0
         for world in (long_prompts, long_answers):
             world.pool()
-            world.step(minutes=60)
+            world.step(minutes=30)
         assert long_prompts.ordered[0] > long_answers.ordered[0]
         assert long_prompts.ordered[1] < long_answers.ordered[1]
 
@@ -54,22 +54,16 @@ class TestSizes:
         assert world.status()["throughput"]["generationTokensPerSecond"] == pytest.approx(1600.0, rel=0.05)
         assert world.status()["throughput"]["promptTokensPerSecond"] == pytest.approx(24_000.0, rel=0.05)
 
-    @pytest.mark.parametrize("prefill", [1, 3])
-    def test_an_answer_that_somebody_has_a_prefill_engine_write_changes_nothing_of_what_a_prompt_costs(
-        self, prefill: int
-    ) -> None:
+    def test_an_answer_that_somebody_has_a_prefill_engine_write_changes_nothing_of_what_a_prompt_costs(self) -> None:
         """A curl to see whether it runs. One of 150 tokens made a prompt 11 times cheaper on a real vLLM."""
         figures = []
         for tokens in (0, 150):
-            world = settled(
-                20, rate=2.5 * prefill, prefill=prefill, spec={"targets": [{**PREFILL, "max": prefill}, DECODE]}
-            )
+            world = settled(20, rate=2.5, prefill=1, spec={"targets": [{**PREFILL, "max": 1}, DECODE]})
             engine = world.prefill.engines[0]
             engine.output += tokens
             engine.decode_steps += tokens
             engine.decode_seconds += tokens * 0.016
             world.step(minutes=1)
-            assert len(world.prefill.engines) == prefill
             figures.append(world.side("prefill")["lastDecision"]["figures"]["stepPerPrefillToken"])
         assert figures[1] == pytest.approx(figures[0], rel=0.01)
 
@@ -116,7 +110,7 @@ class TestSizes:
         world = RoleCluster(rate=24.0)
         world.prompt, world.output = 500.0, 3000.0
         world.pool(targets=[PREFILL, {**DECODE, "max": 2}], prefillPerDecode={"min": 6})
-        world.step(minutes=40)
+        world.step(minutes=25)
         assert world.side("prefill")["lastDecision"]["limits"][-1]["name"] == "PrefillPerDecode"
         assert world.condition("ScalingLimited") == ("True", "TooManyReplicas")
         assert world.message("ScalingLimited").startswith("decode: ")
@@ -154,7 +148,7 @@ class TestTogether:
 
     def test_both_sleep_and_both_wake(self) -> None:
         targets = [{**PREFILL, "min": 0}, {**DECODE, "min": 0}]
-        world = settled(spec={"targets": targets, "metrics": {"gateway": GATEWAY}}, minutes=40)
+        world = settled(spec={"targets": targets, "metrics": {"gateway": GATEWAY}})
         usual = world.ordered
         assert min(usual) >= 1
         for _ in range(120):
@@ -168,9 +162,9 @@ class TestTogether:
 
     def test_a_role_that_is_blind_holds_both_above_zero(self) -> None:
         targets = [{**PREFILL, "min": 0}, {**DECODE, "min": 0}]
-        world = settled(spec={"targets": targets, "metrics": {"gateway": GATEWAY}}, minutes=40)
+        world = settled(spec={"targets": targets, "metrics": {"gateway": GATEWAY}})
         world.hidden |= {engine.name for engine in world.decode.engines}
-        world.go(0.0, 30)
+        world.go(0.0, 20)
         assert min(world.ordered) >= 1
         assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
         assert "decode-" in world.message("MetricsAvailable")
@@ -183,7 +177,7 @@ class TestTogether:
         world = settled()
         before = world.ordered
         world.hidden |= {engine.name for engine in world.prefill.engines}
-        world.step(minutes=30)
+        world.step(minutes=12)
         assert world.ordered[0] == before[0]
         assert world.ordered[1] >= 1
 
@@ -191,12 +185,12 @@ class TestTogether:
         world = RoleCluster(rate=24.0)
         world.pool(prefillPerDecode={"max": 1})
         world.prefill.unschedulable = True
-        world.step(minutes=30)
+        world.step(minutes=20)
         assert world.ordered == (3, 3), "two of prefill are Ready, and one waits for a node"
         assert world.condition("TargetsAvailable") == ("False", "TargetNotDelivering")
         assert world.message("TargetsAvailable").startswith("prefill: pods without a node: 1."), "not named twice"
         orders = len(world.writes.scales)
-        world.step(minutes=30)
+        world.step(minutes=10)
         assert len(world.writes.scales) == orders, "it is not ordered and removed by turns"
         world.prefill.unschedulable = False
         world.step(minutes=10)
@@ -231,7 +225,7 @@ class TestKept:
         assert kept.in_use == roles
         assert min(kept.memories[role].profile.learned for role in roles) > 1000.0
 
-    @pytest.mark.parametrize("damage", [None, "x", [1], {}, {"decode": 7}, {"decode": "x"}])
+    @pytest.mark.parametrize("damage", [None, {}, {"decode": 7}, {"decode": "x"}])
     def test_a_damaged_profile_is_discarded(self, damage: Any) -> None:
         world = settled(minutes=20)
         kept = world.status()["profile"]
@@ -246,7 +240,7 @@ class TestBudget:
         world = RoleCluster(rate=24.0)
         world.pool()
         budget(world, 6 * GPUS)
-        for _ in range(240):
+        for _ in range(120):
             world.step()
             assert held(world) <= 6 * GPUS
         prefill, decode = world.ordered
@@ -255,19 +249,6 @@ class TestBudget:
         assert world.status()["why"] == "GPUBudget", "as the alert ServingPoolHeldBelowNeed promises"
         assert world.condition("ScalingLimited") == ("True", "GPUBudget")
         assert world.message("ScalingLimited").startswith("prefill: ")
-
-    def test_the_floor_counts_for_both(self) -> None:
-        world = RoleCluster(rate=8.0)
-        world.pool()
-        world.serve("rival", rate=40.0)
-        world.pool("rival", targets=[{"name": "rival", "min": 1, "max": 20}], priority=9)
-        budget(world, 8 * GPUS, floors=[{"namespace": "chat", "pool": "pool", "gpus": 4 * GPUS}])
-        for _ in range(160):
-            world.step()
-            assert held(world) <= 8 * GPUS
-        prefill, decode = world.ordered
-        assert prefill + decode >= 4
-        assert min(prefill, decode) >= 1
 
     @pytest.mark.parametrize("apart", [False, True])
     def test_neither_role_wakes_while_there_is_no_room_for_the_other(self, *, apart: bool) -> None:
@@ -294,12 +275,12 @@ class TestBudget:
         world.nodes = {"prefill": {"gpu": "a"}, "decode": {"gpu": "b"}}
         world.pool(prefillPerDecode={"max": 1})
         budget(world, 4 * GPUS, nodeSelector={"gpu": "a"})
-        world.step(minutes=30)
+        world.step(minutes=20)
         assert world.ordered == (4, 4), "one decode replica for each of prefill that there is"
         assert world.side("decode")["lastDecision"]["limits"][-1]["reason"].endswith("4 beside 4 for prefill")
         assert world.condition("ScalingLimited") == ("True", "GPUBudget")
         orders = len(world.writes.scales)
-        world.step(minutes=30)
+        world.step(minutes=10)
         assert len(world.writes.scales) == orders, "it is not ordered and removed by turns"
         budget(world, 8 * GPUS, generation=2, nodeSelector={"gpu": "a"})
         world.step(minutes=10)
@@ -312,9 +293,9 @@ class TestBudget:
         world.pool(prefillPerDecode={"max": 0.5})
         budget(world, 4 * GPUS, "of-prefill", nodeSelector={"gpu": "a"})
         budget(world, 3 * GPUS, "of-decode", nodeSelector={"gpu": "b"})
-        world.step(minutes=30)
+        world.step(minutes=20)
         assert world.ordered == (4, 3), "8 would go with 4 for prefill"
         budget(world, 1 * GPUS, "of-prefill", generation=2, nodeSelector={"gpu": "a"})
         world.output = 2000.0
-        world.step(minutes=30)
+        world.step(minutes=20)
         assert world.ordered == (1, 3), "2 would go with 1 for prefill, and its traffic needs more"

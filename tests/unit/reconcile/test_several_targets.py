@@ -283,21 +283,6 @@ class TestMemory:
         assert world.prometheus.asked.count("history") == 1
         assert world.condition("Calibrating", "other")[0] == "False"
 
-    def test_a_profile_that_names_a_target_that_left_the_spec_is_read(self) -> None:
-        world = MixedCluster()
-        world.serve("third", replicas=0, rate=0.0)
-        world.pool()
-        world.until(lambda: ordered(world.fixed) == 1)
-        world.step(minutes=15)
-        assert len(world.status()["profile"]["kinds"]) == 2
-        world.pool(targets=[{**FIXED, "min": 3}, {"name": "third", "max": 3}])
-        world.restart()
-        world.step()
-        profile = world.state().memory.profile
-        assert ([kind.target for kind in profile.kinds], profile.reference) == (["fixed", "third"], "fixed")
-        assert profile.kinds[0].speed == 1.0
-        assert world.condition("Calibrating")[0] == "False"
-
     def test_from_one_target_to_two_and_back_what_was_learned_stays(self) -> None:
         world = MixedCluster(fixed=4)
         world.pool(targets=[FIXED])

@@ -197,6 +197,15 @@ def test_one_of_two_gateways_whose_scrape_fails_keeps_a_replica_and_brings_one_b
     assert world.state().memory.profile.vanished is None
 
 
+def test_a_gateway_that_was_removed_is_missed_by_nobody() -> None:
+    world = Behind()
+    world.counts[OTHER] = [0.0, 0.0]
+    world.go(20.0, 30)
+    del world.counts[OTHER]
+    world.go(0.0, 16)
+    assert world.replicas == 0
+
+
 def test_where_the_series_vanish_at_zero_one_replica_stays_and_a_restart_does_not_forget_it() -> None:
     world = busy()
     world.go(0.0, 14)

@@ -45,22 +45,9 @@ def run(policy: Hpa, pool: Pool, ready: int, ttft: float, ticks: range, *, loadi
     return orders
 
 
-def test_slo_aware_grows_by_its_formula_after_30_seconds(pool: Pool) -> None:
-    # P90 of the bucket (1, 2.5] is 2.35 s, over a bound of 2 s: 1.175. 4 + ceil(4 * (1.175 / 0.55 - 1)) = 9,
-    # of which its behaviour lets 4 pods through in a minute. Until 45 s the mean has the first look's 0 in it:
-    # 1.175 / 2 wants 5 at 15 s, and that is the lowest wish of the 30 s before 30 s.
-    answers = run(llmd.slo_aware(), pool, 4, 2.0, range(10))
-    assert answers == [4, 4, 5, 6, 8, 8, 9, 9, 9, 9]
-
-
 def test_slo_aware_credits_loading_pods(pool: Pool) -> None:
     # 1.175 * (4/9) is below 0.55, so nothing more is ordered while 5 of 9 load.
     assert run(llmd.slo_aware(), pool, 4, 2.0, range(8), loading=5)[-1] == 9
-
-
-def test_slo_aware_shrinks_by_one_every_two_minutes_after_three(pool: Pool) -> None:
-    answers = run(llmd.slo_aware(), pool, 6, 0.1, range(24))
-    assert answers == [6] * 12 + [5] * 8 + [4] * 4
 
 
 def test_slo_aware_takes_lost_scrapes_for_idleness(pool: Pool, blind: Blind) -> None:
