@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from pydantic.alias_generators import to_camel
 
@@ -135,7 +135,9 @@ def build(
 def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: float | None) -> Status:
     """The status of a pool that was decided on, and scaled or not."""
     pool, decision, observation = plan.seen.pool, plan.decision, plan.seen.observation
-    permission = plan.permission if outcome.failure is None else _failed(plan.permission, *outcome.failure)
+    permission = plan.permission
+    if outcome.failure is not None:
+        permission = replace(permission, reason=outcome.failure[0], message=outcome.failure[1])
     metrics = judge_metrics(plan)
     certain = _unattainable_since(decision, held)
     slo_condition = _slo_condition(plan, permission, certain)
@@ -146,7 +148,7 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
         _condition(plan, *metrics),
         slo_condition,
         _condition(plan, *judge_limits(plan)),
-        _calibrating_condition(plan),
+        _condition(plan, *(Reason.LEARNING.said() if decision.calibrating else Reason.LEARNED.said())),
         _condition(plan, *judge_drains(plan.seen.targets, in_flight(observation, plan.standing).values())),
     ]
     judged += [_condition(plan, *one) for one in (judge_zero(plan), _targets(plan), _objects(plan, held)) if one]
@@ -188,17 +190,8 @@ def _refused(refusal: Refusal, held: Status) -> Status:
     """
     judged = [(ConditionType.READY, refusal.reason.status)]
     judged += [(one.type, Truth.UNKNOWN) for one in held.conditions if one.type is not ConditionType.READY]
-    conditions = [
-        condition(
-            type_,
-            truth,
-            reason=refusal.reason,
-            message=refusal.message,
-            generation=refusal.meta.generation,
-            now=from_unix(refusal.at),
-        )
-        for type_, truth in judged
-    ]
+    told: dict[str, Any] = {"reason": refusal.reason, "message": refusal.message, "generation": refusal.meta.generation}
+    conditions = [condition(type_, truth, now=from_unix(refusal.at), **told) for type_, truth in judged]
     return held.model_copy(
         update=dict.fromkeys(SEEN)
         | {
@@ -213,25 +206,15 @@ def _targets(plan: PoolPlan) -> tuple[Reason, str] | None:
     """Whether all of several targets deliver: of two roles the one that does not, for none takes another's place."""
     if not plan.seen.pool.spec.several:
         return None
-    judged = [(stage.role, judge_targets(stage.decision.parts)) for stage in plan.stages]
-    found = _worst([(one[0], of_role(role, one[1])) for role, one in judged])
-    return judge_targets(plan.decision.parts) if found is not None and found[0].status is Truth.TRUE else found
+    judged = [(stage.role, *judge_targets(stage.decision.parts)) for stage in plan.stages]
+    role, reason, said = min(judged, key=lambda one: RANK.index(one[1].status))
+    return judge_targets(plan.decision.parts) if reason.status is Truth.TRUE else (reason, of_role(role, said))
 
 
 def _objects(plan: PoolPlan, held: Status) -> tuple[Reason, str] | None:
     """What around the pool is not read; that all is where something was not before, and else nothing."""
     told = any(one.type is ConditionType.OBJECTS_READ for one in held.conditions)
     return judge_objects(plan.seen) or (Reason.ALL_OBJECTS_READ.said() if told else None)
-
-
-def _worst(judged: Sequence[tuple[Reason, str]]) -> tuple[Reason, str] | None:
-    """The first that is not well, else the first."""
-    return min(judged, key=lambda one: RANK.index(one[0].status), default=None)
-
-
-def _failed(permission: ScalePermission, reason: Reason, message: str) -> ScalePermission:
-    """Sentence on a pool whose scale attempt failed."""
-    return replace(permission, reason=reason, message=message)
 
 
 def _why(permission: ScalePermission, metrics: Reason, slo: Condition, plan: PoolPlan) -> str:
@@ -304,12 +287,6 @@ def _believed(plan: PoolPlan) -> list[str]:
         return where
     waits = [f"Requests wait {figures.longest_wait:.0f} s now."] if figures.longest_wait >= 1.0 else []
     return [*where, "The TTFT histogram excludes queue time, so the queue's length is used instead.", *waits]
-
-
-def _calibrating_condition(plan: PoolPlan) -> Condition:
-    if plan.decision.calibrating:
-        return _condition(plan, *Reason.LEARNING.said())
-    return _condition(plan, *Reason.LEARNED.said())
 
 
 def told_bounds(bounds: InForce) -> Bounds:

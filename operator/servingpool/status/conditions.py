@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from servingpool.adapters.cluster import input_limits
 from servingpool.adapters.cluster.drain import Drain
@@ -294,19 +293,11 @@ EXIT = 5.0
 """Seconds from the last answer to the process's end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lack:
-    """What is missing for a scale-down without loss."""
-
-    reason: Reason
-    message: str
-
-
 def judge_drain(drain: Drain, busy: Collection[float]) -> tuple[Reason, str]:
     """Reason and message of DrainReady. `busy`: requests in flight on each replica with known load."""
     lacks = _lacks(drain, busy)
     if lacks:
-        return lacks[0].reason, " ".join(lack.message for lack in lacks)
+        return lacks[0][0], " ".join(said for _, said in lacks)
     unknown = [each.reason for each in (drain.shutdown_timeout, drain.pre_stop) if isinstance(each, Unknown)]
     if unknown:
         return Reason.DRAIN_NOT_VISIBLE.said(detail="; ".join(unknown))
@@ -315,21 +306,20 @@ def judge_drain(drain: Drain, busy: Collection[float]) -> tuple[Reason, str]:
     return Reason.FINISHES_REQUESTS.said(pre_stop=drain.pre_stop, timeout=drain.shutdown_timeout, grace=drain.grace)
 
 
-def _lacks(drain: Drain, busy: Collection[float]) -> list[Lack]:
+def _lacks(drain: Drain, busy: Collection[float]) -> list[tuple[Reason, str]]:
+    """What is missing for a scale-down without loss."""
     found = []
     hook = 0.0 if isinstance(drain.pre_stop, Unknown) else drain.pre_stop
     timeout = 0.0 if isinstance(drain.shutdown_timeout, Unknown) else drain.shutdown_timeout
+    needed = hook + timeout + EXIT
     if drain.shutdown_timeout == 0.0:
         now = f", about {sum(busy) / len(busy):.0f} per replica now" if busy else ""
-        found.append(Lack(*Reason.NO_SHUTDOWN_TIMEOUT.said(now=now)))
+        found.append(Reason.NO_SHUTDOWN_TIMEOUT.said(now=now))
     if not isinstance(drain.pre_stop, Unknown) and drain.pre_stop < WITHDRAWN_AFTER:
         hooked = f"The preStop hook sleeps only {hook:g} s" if hook else "There is no preStop sleep"
-        said = Reason.PRE_STOP_TOO_SHORT.message(hook=hooked, least=WITHDRAWN_AFTER)
-        found.append(Lack(Reason.PRE_STOP_TOO_SHORT, said))
-    needed = hook + timeout + EXIT
+        found.append(Reason.PRE_STOP_TOO_SHORT.said(hook=hooked, least=WITHDRAWN_AFTER))
     if drain.grace < needed:
-        said = Reason.GRACE_PERIOD_TOO_SHORT.message(grace=drain.grace, hook=hook, timeout=timeout, needed=needed)
-        found.append(Lack(Reason.GRACE_PERIOD_TOO_SHORT, said))
+        found.append(Reason.GRACE_PERIOD_TOO_SHORT.said(grace=drain.grace, hook=hook, timeout=timeout, needed=needed))
     return found
 
 

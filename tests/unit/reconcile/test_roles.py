@@ -250,6 +250,19 @@ class TestBudget:
         assert world.condition("ScalingLimited") == ("True", "GPUBudget")
         assert world.message("ScalingLimited").startswith("prefill: ")
 
+    def test_the_floor_counts_for_both(self) -> None:
+        world = RoleCluster(rate=8.0)
+        world.pool()
+        world.serve("rival", rate=40.0)
+        world.pool("rival", targets=[{"name": "rival", "min": 1, "max": 20}], priority=9)
+        budget(world, 8 * GPUS, floors=[{"namespace": "chat", "pool": "pool", "gpus": 4 * GPUS}])
+        for _ in range(100):
+            world.step()
+            assert held(world) <= 8 * GPUS
+        prefill, decode = world.ordered
+        assert prefill + decode >= 4
+        assert min(prefill, decode) >= 1
+
     @pytest.mark.parametrize("apart", [False, True])
     def test_neither_role_wakes_while_there_is_no_room_for_the_other(self, *, apart: bool) -> None:
         world = RoleCluster(rate=0.0, prefill=0, decode=0)

@@ -203,7 +203,9 @@ def plan_pool(
     decision = joined([one.decision for one in stages])
     actions = actions_of(seen, decision) if permission.act else ()
     learned = _together([one.learned for one in stages])
-    return PoolPlan(seen, permission, stages, decision, learned, expense(seen, decision, prices), actions)
+    gpus = {one.name: one.gpus for one in seen.targets}
+    expense = expense_of(seen.pool, seen.observation, decision.figures, gpus, prices)
+    return PoolPlan(seen, permission, stages, decision, learned, expense, actions)
 
 
 def with_decisions(plan: PoolPlan, decisions: Sequence[Decision]) -> PoolPlan:
@@ -259,12 +261,6 @@ def _together(each: Sequence[Learned]) -> Learned:
         vanished=prefill.vanished if prefill.vanished is not None else decode.vanished,
         reference="",
     )
-
-
-def expense(seen: Collected, decision: Decision, prices: Mapping[str, Price]) -> Expense:
-    """The money of a pool."""
-    gpus = {one.name: one.gpus for one in seen.targets}
-    return expense_of(seen.pool, seen.observation, decision.figures, gpus, prices)
 
 
 def actions_of(seen: Collected, decision: Decision) -> tuple[ScaleAction, ...]:
