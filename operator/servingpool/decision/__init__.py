@@ -8,7 +8,8 @@ others are files. The list is the order of imports:
   `increase` (what a counter rose by), `words` (figures in sentences), `zero` (what the gateway shows of a pool that may
   go to zero)
 - `observe`: from samples to what happened; `learn`: from that to what is known, the memory
-- `decision` (the output's form), `roles` (prefill and decode: what each is asked for, and both as one answer)
+- `plan` (the raw need, and what it was weighed from), `figures` (a row for each), `decision` (the output's form),
+  `roles` (prefill and decode: what each is asked for, and both as one answer)
 - `need`: the cheapest fleet; `allocate`: its replicas of each target; `bound`: named limits, in order
 - `explain`: figures and the sentence; `decide`: the entry
 """
