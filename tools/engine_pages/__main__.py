@@ -1,4 +1,4 @@
-"""`python tools/engine_pages [NAME ...]`: write the pages anew into `tests/fixtures/engines`."""
+"""`python tools/engine_pages [NAME ...]`: write the pages of SGLang and LMDeploy anew into `tests/fixtures/engines`."""
 
 import argparse
 import importlib
@@ -9,11 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from engine_pages import by_hand, by_hand_gateways, story  # noqa: E402
+from engine_pages import story  # noqa: E402
 from engine_pages.packages import PACKAGES, NotInRegistry, Package, unpacked  # noqa: E402
 
-BY_HAND = by_hand.PAGES | by_hand_gateways.PAGES
-SOURCES = by_hand.SOURCES | by_hand_gateways.SOURCES
 FIXTURES = ROOT / "tests" / "fixtures" / "engines"
 MOMENTS = {
     "idle": (story.IDLE, "no request yet"),
@@ -39,15 +37,6 @@ def _write(package: Package, cache: Path) -> None:
         print(f"{file.name}: {page.count(chr(10))} lines")  # noqa: T201
 
 
-def _write_by_hand(name: str) -> None:
-    for variant in ("", "after"):
-        moment, said = MOMENTS[variant]
-        file = FIXTURES / f"{'-'.join(filter(None, (name, variant)))}.txt"
-        header = f"# Written {SOURCES[name]}\n# with tools/engine_pages, {moment:g} s into its story: {said}.\n"
-        file.write_text(header + BY_HAND[name](moment))
-        print(f"{file.name}: by hand")  # noqa: T201
-
-
 def main() -> int:
     """Print one page with `--print`, else write all of them; 1 if a package could not be had."""
     if sys.argv[1:2] == ["--print"]:
@@ -71,9 +60,6 @@ def main() -> int:
         except NotInRegistry as error:
             missing += 1
             print(f"left out: {error}", file=sys.stderr)  # noqa: T201
-    for name in BY_HAND:
-        if not options.names or any(name.startswith(chosen) for chosen in options.names):
-            _write_by_hand(name)
     return int(missing > 0)
 
 
