@@ -27,12 +27,13 @@ from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Observation, Reading, Replica, Unknown
 from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.engine import Engine
-from servingpool_simulation.hardware import EngineProfile, engine_profile
+from servingpool_simulation.hardware import engine_profile
 
 RECORDS = Path(__file__).parents[1] / "gpu"
 RECORD = RECORDS / "h200-8b.json.gz"
 PROFILE = engine_profile("h200-8b-tp1")
-"""The engine model that this project ships for that GPU and model: real_gpu_fit.py fitted it to half of the record."""
+"""The engine model that this project ships for that GPU and model, fitted to half of the record
+(docs/records/serving-fit.md)."""
 SERVER_SECONDS = 0.0028
 """Seconds that a prompt alone spends in the API server, before and after its step; fitted together with the step."""
 TTFT = 1.0
@@ -99,9 +100,9 @@ def clients_overhead(stage: Record) -> float:
     return float(np.mean([ttft for _, ttft, *_ in stage["requests"]])) - total / count
 
 
-def modelled(stage: Record, profile: EngineProfile = PROFILE) -> Latencies:
+def modelled(stage: Record) -> Latencies:
     """As the engine model answers the same requests; API server and clients are added to its TTFT."""
-    engine = Engine(profile, 0.0)
+    engine = Engine(PROFILE, 0.0)
     for at, _, _, prompt, output in stage["requests"]:
         engine.submit(at, int(prompt), int(output))
     engine.drain()
@@ -175,12 +176,12 @@ def prefill_rows(record: Record) -> Iterator[Sequence[str]]:
         yield f"{row['tokens']:,}", ms(client), ms(engine), ms(model), f"{model / engine - 1:+.0%}"
 
 
-def decode_together(profile: EngineProfile, batch: int, context: int, steps: int) -> float:
+def decode_together(batch: int, context: int, steps: int) -> float:
     """Seconds between two tokens of the last of `batch` requests, which came as gpu/measure.py sent them.
 
     `context`: tokens that each has in the KV cache in the mean of the last one's `steps`.
     """
-    engine, prompt = Engine(profile, 0.0), context - steps // 2
+    engine, prompt = Engine(PROFILE, 0.0), context - steps // 2
     for place in range(batch):
         engine.submit(0.0, prompt, steps if place == batch - 1 else steps + 64 + batch * prompt // 8192)
     engine.drain()
@@ -192,7 +193,7 @@ def decode_together(profile: EngineProfile, batch: int, context: int, steps: int
 def decode_rows(record: Record) -> Iterator[Sequence[str]]:
     for row in record["decode"]:
         real = float(np.mean(row["gap_seconds"]))
-        model = decode_together(PROFILE, row["batch"], row["context"], record["about"]["steps"])
+        model = decode_together(row["batch"], row["context"], record["about"]["steps"])
         yield f"{row['batch']} of {row['context']:,} tokens", ms(real), ms(model), f"{model / real - 1:+.0%}"
 
 
@@ -236,7 +237,7 @@ of it compilation. `python benchmarks/gpu/measure.py` makes such a record on any
 
 The tables compare the record with the engine model of all simulated pages, with the step times that it ships for this
 GPU: kernel times measured by others, and three constants [fitted to half of this
-record](#what-serving-adds-to-the-kernels). No case of the other pages has this model on this GPU.
+record](../records/serving-fit.md). No case of the other pages has this model on this GPU.
 
 ## What the operator makes of it
 

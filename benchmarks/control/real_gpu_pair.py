@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import real_gpu
-import real_gpu_fit
-from real_gpu import PROFILE, RECORDS, TTFT, Latencies, Record, decode_together, known, load, ms, observed
+from real_gpu import RECORDS, TTFT, Latencies, Record, decode_together, known, load, ms, observed
 from tables import table
 
 from servingpool.decision.decide import Stage, decide_stages
@@ -134,7 +133,7 @@ def text(record: Record) -> str:
         fixed_modelled=1000 * MODELLED.fixed,
         tokens=shortest["tokens"],
         gap=ms(float(np.mean(shortest["gaps"]))),
-        model=ms(decode_together(PROFILE, 1, shortest["tokens"] + output // 2, output)),
+        model=ms(decode_together(1, shortest["tokens"] + output // 2, output)),
         rate_asked=stage["rate"],
         seconds=40.0,
         ttft=" / ".join(f"{one:.0f}" for one in np.quantile(clients.ttft, (0.5, 0.95))),
@@ -150,7 +149,7 @@ def text(record: Record) -> str:
 
 def page(one: Record, pair: Record) -> str:
     """The whole page, of one engine and of the pair."""
-    return "\n".join((real_gpu.text(one), real_gpu_fit.text(one), text(pair)))
+    return "\n".join((real_gpu.text(one), text(pair)))
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ Written by `python benchmarks/control/validate_simulator.py`. A vLLM of 2026 on 
 
 The largest deviation over decode steps with a batch of 1 to 256 and prefills of 512 to 8,192 tokens, against the
 kernel times of [aiconfigurator](https://github.com/ai-dynamo/aiconfigurator). Serving pays {host:.2f} ms of host
-overhead more; the H200 8B what was [fitted](real-gpu.md#what-serving-adds-to-the-kernels) to a record of it.
+overhead more; the H200 8B what was [fitted](../records/serving-fit.md) to a record of it.
 
 {steps}
 

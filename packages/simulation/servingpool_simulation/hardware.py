@@ -211,7 +211,7 @@ def engine_profile(name: str, **other: Any) -> EngineProfile:
     """A shipped GPU and model pair, for example `engine_profile("a100-70b-tp4", max_num_seqs=1024)`.
 
     Serving adds HOST_OVERHEAD to each step's kernels. To a pair that was measured while it served it adds what was
-    fitted to that record (benchmarks/control/real_gpu_fit.py), of a vLLM that schedules ahead.
+    fitted to that record (docs/records/serving-fit.md), of a vLLM that schedules ahead.
 
     `other` are fields of EngineProfile to set otherwise. Raises ValueError for a name that is not shipped.
     """

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import real_gpu
-import real_gpu_fit
 from real_gpu import PROFILE, TPOTS, TTFT, Record, Step, capacity, known
 from validate_simulator import prefill
 
 from servingpool.decision.decision import Decision
-from servingpool_simulation.hardware import kernel_profile
 
 ATTAINMENT = 0.95
 Steps = dict[float, list[Step]]
@@ -77,7 +75,7 @@ def test_the_engine_models_steps_are_within_8_percent_of_the_real_ones(record: R
         assert model == pytest.approx(row["engine_mean_seconds"], rel=0.08), row["tokens"]
     for row in record["decode"]:
         assert row["others_at_end"] == row["batch"] - 1, "all decode until the end"
-        model = real_gpu.decode_together(PROFILE, row["batch"], row["context"], record["about"]["steps"])
+        model = real_gpu.decode_together(row["batch"], row["context"], record["about"]["steps"])
         assert model == pytest.approx(np.mean(row["gap_seconds"]), rel=0.08), row["batch"]
 
 
@@ -87,12 +85,3 @@ def test_the_engine_model_attains_what_the_real_one_does_at_each_rate(record: Re
         for bound in TPOTS:
             assert model.attained(bound) == pytest.approx(real.attained(bound), abs=0.08), (stage["rate"], bound)
         assert np.median(model.ttft) == pytest.approx(np.median(real.ttft), rel=0.2), stage["rate"]
-
-
-def test_the_fit_is_what_ships(record: Record) -> None:
-    found, kernels = real_gpu_fit.constants(record), kernel_profile(PROFILE.name)
-    for term in real_gpu_fit.TERMS:
-        assert getattr(PROFILE, term) - getattr(kernels, term) == pytest.approx(found[term], rel=1e-3)
-    assert found[real_gpu_fit.SERVER] == pytest.approx(real_gpu.SERVER_SECONDS, abs=5e-5)
-    other_half = real_gpu_fit.constants(record, fitted=False)
-    assert all(other_half[term] == pytest.approx(found[term], rel=0.5) for term in real_gpu_fit.TERMS)
