@@ -167,7 +167,8 @@ class Scale:
     def conclude(self, rows: Rows, asked: argparse.Namespace) -> bool:
         """Print the verdict; publish where that is asked for. Whether today's core is no worse."""
         base, name = self._base(asked.against)
-        print(*moved(base.rows, rows), sep="\n")
+        for line in moved(base.rows, rows):
+            print(line)
         held = verdict(base, rows, self.judge, name)
         held &= verdict(Landed.read(self.anchor.read_bytes()), rows, self.judge, "the anchor")
         if not asked.cases and (asked.reason or (asked.publish and held)):
