@@ -279,11 +279,14 @@ class OperatorProcess:
         config.write_text(json.dumps({"healthPort": self.health_port, "metricsPort": self.metrics_port, **settings}))
         kubeconfig = kubeconfig or plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
         program = [Path(__file__).with_name("hurried.py")] if hurried else ["-m", "servingpool.cli.main"]
+        # Its metrics are served a moment after its probe.
+        pages = (f"{self.health_port}/healthz", f"{self.metrics_port}/metrics")
+        answers = [http_ready(f"http://127.0.0.1:{page}") for page in pages]
         self.process = SupervisedProcess(
             name,
             [sys.executable, *program, "run", f"--config={config}", f"--kubeconfig={kubeconfig}", "--log-format=text"],
             directory / f"{name}.log",
-            ready=http_ready(f"http://127.0.0.1:{self.health_port}/healthz"),
+            ready=lambda: all(probe() for probe in answers),
             environment={**os.environ, "PYTHONUNBUFFERED": "1"},
             stop_timeout_seconds=15.0,
         )
