@@ -22,8 +22,8 @@ from servingpool_simulation.families.resampled import code_day
 from servingpool_simulation.fleet import Routing
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.kinds import Kind
-from servingpool_simulation.mix import MixResult, MixSchedule, Parts, best_static_mix, simulate_mix
-from servingpool_simulation.policies import TICK, Ours, Policy
+from servingpool_simulation.mix import MixResult, Parts, best_static_mix, simulate_mix
+from servingpool_simulation.policies import TICK, Ours, Policy, Schedule
 from servingpool_simulation.prices import DOLLARS_PER_GPU_HOUR, SPOT, price
 from servingpool_simulation.run import SimulationOptions
 from servingpool_simulation.traces import Trace, azure2024_conv_reconstructed
@@ -210,7 +210,7 @@ def _clairvoyant(case: Case, trace: Trace, options: SimulationOptions, initial: 
     ready = [min(there[max(0, at - ticks) : at + 1]) if at >= ticks else there[at] for at in range(len(wanted))]
     needs = [max(on_demand.base, n - spots) for n, spots in zip(wanted, ready, strict=True)]
     plan = [(max(needs[at : at + ahead]), there[at]) for at in range(len(wanted))]
-    run = simulate_mix(trace, case.kinds, MixSchedule(plan, "clairvoyant"), case.slo, options, plan[0])
+    run = simulate_mix(trace, case.kinds, Schedule(plan, "clairvoyant"), case.slo, options, plan[0])
     return _row(
         case,
         "clairvoyant of the supply" if foresees else "orders at the notice",

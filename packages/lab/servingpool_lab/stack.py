@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from servingpool.api.crd import manifests
-from servingpool_lab import audit, kwok, workload
+from servingpool_lab import kwok, workload
 from servingpool_lab.control_plane import ControlPlane, free_ports
 from servingpool_lab.processes import SupervisedProcess, http_ready, open_local, wait_until
 from servingpool_lab.prometheus import Prometheus
@@ -197,16 +197,9 @@ class AnyStack(abc.ABC):
 class Stack(AnyStack):
     """One workload with its fleet."""
 
-    def __init__(
-        self, scenario: Scenario, directory: Path, binaries: Mapping[str, Path], *, audited: bool = False
-    ) -> None:
-        """Prepare; nothing runs before `start`. `audited`: the API server writes down who writes, see `audit`."""
-        super().__init__(
-            directory,
-            binaries,
-            load=(scenario.load_seconds, scenario.load_jitter),
-            audit_flags=audit.flags if audited else None,
-        )
+    def __init__(self, scenario: Scenario, directory: Path, binaries: Mapping[str, Path]) -> None:
+        """Prepare; nothing runs before `start`."""
+        super().__init__(directory, binaries, load=(scenario.load_seconds, scenario.load_jitter))
         self.scenario, self.namespace = scenario, scenario.namespace
 
     def start(self, say: Say) -> None:

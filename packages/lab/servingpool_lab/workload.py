@@ -77,8 +77,6 @@ class Engines:
     load_jitter: float
     """Seconds that it may take longer."""
     namespace: str = "default"
-    gpu_product: str | None = None
-    """Its pods are for nodes of this one; None for any."""
 
 
 def deployment(scenario: Scenario) -> Manifest:
@@ -134,8 +132,6 @@ def engines(wanted: Engines) -> Manifest:
             kwok.LOAD_JITTER_SECONDS_ANNOTATION: f"{wanted.load_jitter:g}",
         },
     }
-    if wanted.gpu_product:
-        template["spec"]["nodeSelector"] = {kwok.PRODUCT_LABEL: wanted.gpu_product}
     container = template["spec"]["containers"][0]
     container["args"] = [
         f"--served-model-name={wanted.model}" if argument.startswith("--served-model-name=") else argument

@@ -4,39 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count, pairwise, product
+from itertools import pairwise, product
 
-from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.kinds import Kind, pool_of
 from servingpool_simulation.mixed_fleet import MixedFleet, MixedScraper, Moment
-from servingpool_simulation.policies import TICK, Answer, Policy
+from servingpool_simulation.policies import Policy, Schedule
 from servingpool_simulation.run import Result, SimulationOptions, let_serve
 from servingpool_simulation.timetable import SELDOM
 from servingpool_simulation.traces import Trace
 
 Parts = tuple[int, ...]
 """Replicas of each kind."""
-
-
-@dataclass(slots=True)
-class MixSchedule:
-    """Replicas of each kind fixed beforehand for each decision. An object serves one run."""
-
-    parts: Sequence[Parts]
-    """The last one stays."""
-    name: str = "static"
-    every_bucket: bool = False
-    every: float = TICK
-    _decisions: count[int] = field(default_factory=count, init=False)
-
-    def decide(self, observation: Observation, pool: Pool, now: float) -> Answer:  # noqa: ARG002, the protocol
-        """The next one."""
-        parts = self.parts[min(next(self._decisions), len(self.parts) - 1)]
-        return Answer(sum(parts), "as planned beforehand", parts=parts)
-
-    def learn(self, observation: Observation, pool: Pool, now: float) -> None:
-        """It knows all."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,7 +97,7 @@ def static_mix(trace: Trace, kinds: Sequence[Kind], parts: Parts, slo: Slo, opti
     """A run of a mix that never changes; where there are no nodes for a part of it, that part is pending."""
     initial = tuple(int(min(n, kind.lasting(0.0))) for n, kind in zip(parts, kinds, strict=True))
     seldom = replace(options, decide_every=SELDOM)
-    return simulate_mix(trace, kinds, MixSchedule((parts,), f"static {parts}"), slo, seldom, initial)
+    return simulate_mix(trace, kinds, Schedule((parts,), f"static {parts}"), slo, seldom, initial)
 
 
 def best_static_mix(

@@ -16,41 +16,20 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
 
-from servingpool.decision.observation import Observation
 from servingpool.decision.pool import Pool
 from servingpool_simulation.fleet import Fleet
 from servingpool_simulation.hardware import EngineProfile
 from servingpool_simulation.offered import base_step, offered_load
 from servingpool_simulation.planning import Price, plan
-from servingpool_simulation.policies import TICK, Answer
+from servingpool_simulation.policies import TICK, Schedule
 from servingpool_simulation.run import Result, SimulationOptions, simulate
 from servingpool_simulation.score import outcomes
 from servingpool_simulation.tables import Floats, Ints
 from servingpool_simulation.traces import Trace
-
-
-@dataclass(slots=True)
-class Schedule:
-    """Replicas fixed beforehand for each decision. An object serves one run."""
-
-    replicas: tuple[int, ...]
-    """The last one stays."""
-    name: str = "oracle"
-    every_bucket: bool = False
-    every: float = TICK
-    _decisions: count[int] = field(default_factory=count, init=False)
-
-    def decide(self, observation: Observation, pool: Pool, now: float) -> Answer:  # noqa: ARG002, the protocol
-        """The next one."""
-        return Answer(self.replicas[min(next(self._decisions), len(self.replicas) - 1)], "as planned beforehand")
-
-    def learn(self, observation: Observation, pool: Pool, now: float) -> None:
-        """It knows all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Protocol
 
 from servingpool.adapters.gateways.completed import NOTHING, Completing, completed
@@ -99,6 +101,26 @@ class Static:
 
     def learn(self, observation: Observation, pool: Pool, now: float) -> None:
         """There is nothing to learn."""
+
+
+@dataclass(slots=True)
+class Schedule:
+    """Replicas fixed beforehand for each decision, of each kind where there are several. An object serves one run."""
+
+    plan: Sequence[int] | Sequence[tuple[int, ...]]
+    """The last one stays."""
+    name: str = "oracle"
+    every_bucket: bool = False
+    every: float = TICK
+    _decisions: count[int] = field(default_factory=count, init=False)
+
+    def decide(self, observation: Observation, pool: Pool, now: float) -> Answer:  # noqa: ARG002, the protocol
+        """The next one."""
+        due, said = self.plan[min(next(self._decisions), len(self.plan) - 1)], "as planned beforehand"
+        return Answer(sum(due), said, parts=due) if isinstance(due, tuple) else Answer(due, said)
+
+    def learn(self, observation: Observation, pool: Pool, now: float) -> None:
+        """It knows all."""
 
 
 @dataclass(slots=True)

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from servingpool.decision.pool import Pool
 from servingpool_simulation.hardware import EngineProfile
-from servingpool_simulation.oracle import Schedule
-from servingpool_simulation.policies import TICK, Static
+from servingpool_simulation.policies import TICK, Schedule, Static
 from servingpool_simulation.run import Result, SimulationOptions, simulate
 from servingpool_simulation.traces import Trace
 

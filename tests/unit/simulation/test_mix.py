@@ -15,9 +15,9 @@ from servingpool_simulation import page, traces
 from servingpool_simulation.fleet import ColdStart, Phase, Routing
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.kinds import Kind, pool_of
-from servingpool_simulation.mix import MixSchedule, best_static_mix, simulate_mix, static_mix
+from servingpool_simulation.mix import best_static_mix, simulate_mix, static_mix
 from servingpool_simulation.mixed_fleet import MixedFleet, MixedScraper
-from servingpool_simulation.policies import Answer, Ours, Static
+from servingpool_simulation.policies import Answer, Ours, Schedule, Static
 from servingpool_simulation.run import SimulationOptions, simulate
 from servingpool_simulation.tables import FINISHED, TURNED_AWAY
 
@@ -61,7 +61,7 @@ class TestOneKind:
         options = SimulationOptions(initial_replicas=4, routing=routing)
         one = simulate(TEN_MINUTES, L40S, Pool(SLO, 1, 8), Static(4), options).outcomes
         kinds = (SLOW, replace(SLOW, name="spot"))
-        two = simulate_mix(TEN_MINUTES, kinds, MixSchedule([(2, 2)]), SLO, options, (2, 2)).result.outcomes
+        two = simulate_mix(TEN_MINUTES, kinds, Schedule([(2, 2)]), SLO, options, (2, 2)).result.outcomes
         assert np.array_equal(two.ttft, one.ttft)
         assert np.array_equal(two.ended, one.ended)
 
@@ -113,7 +113,7 @@ class TestSeveralKinds:
         assert run.dollars == run.result.score.cost == pytest.approx((4.0 + 2.0) / 6)
 
     def test_count_an_order_for_each_kind_that_a_decision_changes(self) -> None:
-        policy = MixSchedule([(1, 1), (1, 1), (2, 0)])
+        policy = Schedule([(1, 1), (1, 1), (2, 0)])
         run = simulate_mix(TEN_MINUTES, (FAST, SLOW), policy, SLO, SimulationOptions(), (0, 1))
         assert run.orders == 3
         assert [moment.requested for moment in run.course[:4]] == [(1, 1), (1, 1), (2, 0), (2, 0)]
@@ -229,14 +229,14 @@ class TestSpot:
 
 
 @dataclass(slots=True)
-class Watching(MixSchedule):
+class Watching(Schedule):
     """Notes how many are Ready at each decision."""
 
     ready: list[int] = field(default_factory=list)
 
     def decide(self, observation: Observation, pool: Pool, now: float) -> Answer:
         self.ready.append(len(observation.ready))
-        return MixSchedule.decide(self, observation, pool, now)
+        return Schedule.decide(self, observation, pool, now)
 
 
 def test_the_best_static_mix_is_the_cheapest_of_all_that_attain() -> None:

@@ -9,8 +9,9 @@ from servingpool.decision.pool import Pool, Slo
 from servingpool_simulation.fleet import ColdStart
 from servingpool_simulation.hardware import engine_profile, flat_profile
 from servingpool_simulation.offered import offered_load
-from servingpool_simulation.oracle import Effort, Schedule, next_place, oracle
+from servingpool_simulation.oracle import Effort, next_place, oracle
 from servingpool_simulation.planning import Price, ordered, plan
+from servingpool_simulation.policies import Schedule
 from servingpool_simulation.run import SimulationOptions, best_static, simulate
 from servingpool_simulation.traces import Trace, poisson
 

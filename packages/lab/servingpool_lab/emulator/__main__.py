@@ -37,7 +37,7 @@ def main() -> None:
     replay(trace, 0.0, options.start_at)  # refuses an offset beyond the trace now, not when the doors open
     part = trace.between(options.start_at, options.start_at + options.seconds) if options.seconds else trace
     # The first simulation also compiles the engine model, before anybody waits for a page.
-    static = best_static(part, profile, Pool(slo, options.min, options.max))
+    static = best_static(part, profile, Pool(slo, 1, options.max))
     log.info("best static fleet in hindsight: %s", static)
     world = World(
         EmulatedFleet(profile, slo),
@@ -75,8 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--start-at", type=float, default=0.0, help="seconds into the trace")
     add("--seconds", type=float, help="length of the run, for the best static fleet; default: the whole trace")
     add("--open-with", type=int, default=1, help="requests begin when so many replicas are ready")
-    add("--min", type=int, default=1, help="bounds of the static fleets to compare with")
-    add("--max", type=int, default=8)
+    add("--max", type=int, default=8, help="largest of the static fleets to compare with")
     add_options(parser)
     return parser
 

@@ -31,8 +31,6 @@ class EmulatedReplica:
     """One pod's server. Times are seconds on the emulator's clock."""
 
     name: str
-    ordered_at: float
-    profile: EngineProfile
     phase: Phase = Phase.LOADING
     engine: Engine | None = None
     """None until it is ready for the first time: a server that loads answers nobody."""
@@ -56,7 +54,7 @@ class EmulatedFleet:
     """
 
     def __init__(self, profile: EngineProfile, slo: Slo) -> None:
-        """`profile` is of every replica that comes without one of its own."""
+        """`profile` is every replica's."""
         self.profile = profile
         self.ledger = Ledger(slo)
         self.now = 0.0
@@ -74,21 +72,21 @@ class EmulatedFleet:
         self._arrivals = arrivals
         self._next = next(arrivals, None)
 
-    def order(self, name: str, at: float, profile: EngineProfile | None = None) -> None:
+    def order(self, name: str, at: float) -> None:
         """A replica was scheduled and loads."""
         self.advance(at)
         if name not in self._replicas:
-            self._replicas[name] = EmulatedReplica(name, at, profile or self.profile)
+            self._replicas[name] = EmulatedReplica(name)
 
-    def serve(self, name: str, at: float, profile: EngineProfile | None = None) -> None:
+    def serve(self, name: str, at: float) -> None:
         """A replica is ready: from now on it gets requests, first those that waited at the front door."""
-        self.order(name, at, profile)
+        self.order(name, at)
         replica = self._replicas[name]
         if replica.phase in (Phase.READY, Phase.DRAINING):
             return
         replica.phase = Phase.READY
         if replica.engine is None:
-            replica.engine, replica.started_at = Engine(replica.profile, start=at), at
+            replica.engine, replica.started_at = Engine(self.profile, start=at), at
         while self._front_door:
             self._route(self._front_door.popleft(), at)
 

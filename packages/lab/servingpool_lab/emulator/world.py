@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -15,7 +15,6 @@ from servingpool_lab.emulator.pods import Pod, Standing
 from servingpool_lab.emulator.quirks import AS_VLLM, PageQuirks
 from servingpool_lab.emulator.replay import Arrival
 from servingpool_lab.emulator.static import StaticFleet
-from servingpool_simulation.hardware import EngineProfile
 
 
 @dataclass(slots=True)
@@ -34,8 +33,6 @@ class World:
     best_static: StaticFleet | None = None
     quirks: PageQuirks = AS_VLLM
     """Of every page."""
-    profiles: Mapping[str, EngineProfile] = field(default_factory=dict)
-    """By app, for apps on another GPU type than the fleet's. All others have the fleet's profile."""
     course: Course | None = None
     """None until the doors open."""
     pods: dict[str, Pod] = field(default_factory=dict)
@@ -55,18 +52,18 @@ class World:
     def see(self, pod: Pod) -> None:
         """A pod appeared or changed."""
         self.advance()
-        now, key, profile = self.fleet.now, pod.key, self.profiles.get(pod.app)
+        now, key = self.fleet.now, pod.key
         match pod.standing:
             case Standing.GONE:
                 self.pods.pop(key, None)
                 self.fleet.remove(key, now)
                 return
             case Standing.READY:
-                self.fleet.serve(key, now, profile)
+                self.fleet.serve(key, now)
             case Standing.TERMINATING:
                 self.fleet.drain(key, now, pod.pre_stop)
             case Standing.LOADING:
-                self.fleet.order(key, now, profile)
+                self.fleet.order(key, now)
                 self.fleet.suspend(key, now)
         self.pods[key] = pod
         if self.course is None and self.fleet.count(Phase.READY) >= self.open_with:
@@ -98,7 +95,7 @@ class World:
         if replica is None or metrics is None:
             return None
         started = self.unix() - (self.clock() - self._zero) + replica.started_at
-        return render(Server(self.model, replica.profile, started, self.quirks), metrics)
+        return render(Server(self.model, self.fleet.profile, started, self.quirks), metrics)
 
     def truth(self) -> dict[str, Any]:
         """Where the run stands. Seconds, requests/s, tokens/s; unknown is null."""
