@@ -109,7 +109,7 @@ e2e-vllm: $(STAMP)  ## Real vLLM on CPUs behind a real router on a kind cluster,
 e2e-llamacpp: $(STAMP)  ## Real llama-server behind a real router on a kind cluster, load by aiperf; builds it once (8 min), or skips
 	@E2E_REPORT=$${E2E_REPORT:-report/e2e-llamacpp} $(LANE) $@ $(BIN)/python $(E2E) -m llamacpp $(TESTS)
 
-lint: $(STAMP)  ## ruff, mypy --strict, import-linter, limits on the core's structure
+lint: $(STAMP)  ## ruff, mypy --strict, import-linter, ceilings in code lines, files from query to patch
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -128,14 +128,15 @@ format: $(STAMP)  ## Format and fix what can be fixed
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-generate: $(STAMP)  ## Write everything that is generated: CRD, the chart's versions, schema and README, deploy/, reference pages
+generate: $(STAMP)  ## Write everything that is generated: CRD, the chart's versions, schema and README, deploy/, reference pages, lower ceilings
 	@for crd in servingpools gpubudgets; do $(BIN)/servingpool crd $$crd.servingpool.dev > crds/$$crd.servingpool.dev.yaml; done
 	@PYTHONPATH=tools $(BIN)/python -m chart
 	@PYTHONPATH=tools $(BIN)/python -m reference
 	@for place in $(COLOURED); do cp docs/colours.css $$place/colours.css; done
+	@$(BIN)/python benchmarks/structure.py --lower >/dev/null
 
 verify: generate  ## Fail if what is generated is not what is committed
-	@git diff --exit-code -- crds charts deploy docs/reference docs/operate/alerts.md $(COLOURED:=/colours.css) || { echo "Generated files differ: run 'make generate' and commit the result"; exit 1; }
+	@git diff --exit-code -- crds charts deploy docs/reference docs/operate/alerts.md benchmarks/ceilings.json $(COLOURED:=/colours.css) || { echo "Generated files differ: run 'make generate' and commit the result"; exit 1; }
 
 # The tools come from a lock of their own, with the versions that dev.lock has where both have one.
 docs: $(STAMP)  ## Build the documentation site into build/site; a dead link fails

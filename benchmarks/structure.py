@@ -141,7 +141,7 @@ def main() -> None:
     """Print the figures. Exit code 1 where one is above its ceiling, or a ceiling rose."""
     now = standing()
     kept = json.loads(CEILINGS.read_text()) if CEILINGS.exists() else {"ceilings": {}, "raised": {}}
-    if "--lower" in sys.argv:
+    if "--lower" in sys.argv and CEILINGS.exists():
         kept["ceilings"] = lowered(kept["ceilings"], now)
         CEILINGS.write_text(json.dumps(kept, indent=1) + "\n")
     for package, lines in sorted(now.items()):
