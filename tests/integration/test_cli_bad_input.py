@@ -22,8 +22,6 @@ from .operators import PATIENCE, deployment, serving_pool
 ROOT = Path(__file__).parents[2]
 NAMESPACE = "cli-bad-input"
 READS = (
-    "get",
-    "get -A",
     "explain chat",
     "pause chat",
     "adopt chat",
@@ -33,11 +31,11 @@ READS = (
     "suggest -A",
 )
 RIGHTS = (*READS, "record deployment/llama -o llama.rec", "backtest deployment/llama --ttft 2s --max 4")
-NOBODY = ("get nobody", "pause nobody", "resume nobody", "adopt nobody", "explain nobody", "check deployment/nobody")
+NOBODY = ("pause nobody", "resume nobody", "adopt nobody", "explain nobody", "check deployment/nobody")
 OWN = ("history chat", "compare chat", "explain chat --at 2026-11-20T03:12")
 CASES = {
     "No rights": RIGHTS,
-    "A login that the API server does not know": ("get", "suggest deployment/llama"),
+    "A login that the API server does not know": ("explain chat", "suggest deployment/llama"),
     "A pool or a Deployment that is not there": (*NOBODY, "suggest deployment/nobody", "suggest hpa/nobody"),
     "No history of the operator": OWN,
     "Pods whose engine is not scraped": (

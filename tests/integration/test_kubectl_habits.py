@@ -1,15 +1,13 @@
-"""get, pause, resume and the dashboard on a real API server, and under rights that do not suffice."""
+"""pause, resume and the dashboard on a real API server, and under rights that do not suffice."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
 
 from servingpool.adapters.cluster import pools
 from servingpool_dashboard.board import Board
@@ -37,20 +35,6 @@ def run(control_plane: ControlPlane, namespace: str) -> Run:
     return servingpool
 
 
-def test_a_pool_is_listed_with_the_columns_of_its_crd(run: Run, namespace: str) -> None:
-    shown = run("get", "-n", namespace)
-    assert shown.returncode == 0, shown.stderr
-    heading, line = shown.stdout.splitlines()
-    assert heading.split()[:4] == ["NAME", "MODE", "MODEL", "READY/DESIRED/MAX"]
-    assert line.split()[:3] == ["chat", "Recommend", "chat"]
-    assert "REASON" in run("get", "-n", namespace, "-o", "wide").stdout.splitlines()[0]
-    everywhere = run("get", "-A").stdout.splitlines()
-    assert everywhere[0].split()[:2] == ["NAMESPACE", "NAME"]
-    assert any(each.split()[:2] == [namespace, "chat"] for each in everywhere)
-    assert json.loads(run("get", f"{namespace}/chat", "-o", "json").stdout)["spec"]["mode"] == "Recommend"
-    assert yaml.safe_load(run("get", "-n", namespace, "-o", "yaml").stdout)["kind"] == "ServingPoolList"
-
-
 def test_a_pause_is_undone_by_resume(run: Run, namespace: str, control_plane: ControlPlane) -> None:
     path = f"/apis/servingpool.dev/v1alpha1/namespaces/{namespace}/servingpools/chat"
     assert run("pause", "chat", "-n", namespace).returncode == 0
@@ -59,21 +43,6 @@ def test_a_pause_is_undone_by_resume(run: Run, namespace: str, control_plane: Co
     found = control_plane.client.get(path)
     assert found["spec"]["mode"] == "Recommend"
     assert "annotations" not in found["metadata"]
-
-
-def test_a_watch_prints_what_changes(run: Run, namespace: str, control_plane: ControlPlane) -> None:
-    watch = subprocess.Popen(
-        command(control_plane.kubeconfig, "get", "-n", namespace, "-w"), stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert watch.stdout is not None
-        assert watch.stdout.readline().split()[:2] == ["NAME", "MODE"]
-        assert watch.stdout.readline().split()[:2] == ["chat", "Recommend"]
-        run("pause", "chat", "-n", namespace)
-        assert watch.stdout.readline().split()[:2] == ["chat", "Paused"]
-    finally:
-        watch.kill()
-        watch.wait()
 
 
 def test_failures_say_what_failed(run: Run, namespace: str, control_plane: ControlPlane, tmp_path: Path) -> None:
@@ -85,10 +54,10 @@ def test_failures_say_what_failed(run: Run, namespace: str, control_plane: Contr
     assert refused.returncode == 4
     assert "403" in refused.stderr
     assert "cannot get resource" in refused.stderr
-    lost = run("get", kubeconfig=tmp_path / "none")
+    lost = run("explain", "chat", kubeconfig=tmp_path / "none")
     assert lost.returncode == 4
     assert "does not exist" in lost.stderr
-    assert run("get", "--context", "elsewhere").returncode == 4
+    assert run("explain", "chat", "--context", "elsewhere").returncode == 4
 
 
 def test_the_dashboard_follows_the_pools(

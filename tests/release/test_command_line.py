@@ -30,7 +30,7 @@ def works(command: Path, environment: dict[str, str]) -> None:
     """It prints what needs no cluster, and says what it lacks for the rest."""
     code, text = said(command, "crd", environment=environment)
     assert (code, text.count("kind: CustomResourceDefinition")) == (0, 2), text
-    code, text = said(command, "get", environment=environment)
+    code, text = said(command, "explain", "chat", environment=environment)
     assert (code, NO_CLUSTER in text) == (4, True), text
 
 

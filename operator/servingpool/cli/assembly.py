@@ -80,8 +80,6 @@ class _Assembly:
 
     async def _start(self) -> None:
         config = self._config
-        if config.health_port:
-            serve(config.health_port, health(self._problem, asyncio.get_running_loop()))
         self._login = await asyncio.to_thread(Login, self._kubeconfig)
         self._cluster = Cluster.of(self._login)
         profiles = config.known_engines, config.known_gateways
@@ -130,6 +128,8 @@ class _Assembly:
         if isinstance(candidate, ShardMembership):
             operator = self._operator
             candidate.changed, candidate.alive = operator.share_changed, lambda: operator.alive
+        if config.health_port:
+            serve(config.health_port, health(self._problem, asyncio.get_running_loop()))
         self._operator.start()
 
     async def stop(self) -> None:

@@ -21,7 +21,6 @@ from servingpool.cli.output import echo
 from servingpool.cli.usage import Commands, wrong
 
 COMMANDS = {
-    "get": "List pools, with kubectl's flags and your own rights.",
     "explain": "Show the last decision for a pool: raw need, each limit, the figures and the conditions.",
     "history": "List the changes of a pool's replicas: when, from, to, how each ended, by whom and why.",
     "compare": "Compare the requested replicas with those that the operator recommended: "
@@ -48,7 +47,7 @@ COMMANDS = {
 }
 """Each command and the first sentence of its docstring, in the order of --help."""
 SECTIONS = {
-    "Look at pools": ("get", "explain", "history", "compare", "dashboard"),
+    "Look at pools": ("explain", "history", "compare", "dashboard"),
     "Change pools": ("adopt", "release", "pause", "resume"),
     "Before pools scale": ("check", "check-profile", "suggest", "record", "backtest"),
     "Without a cluster": ("demo", "simulate", "lab"),

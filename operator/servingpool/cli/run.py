@@ -38,7 +38,7 @@ def run(
         Path, typer.Option(help="The operator's configuration file (YAML).", envvar="SERVINGPOOL_CONFIG")
     ],
     kubeconfig: Annotated[
-        Path | None, typer.Option(help="Default: the pod's service account, else ~/.kube/config.", envvar="KUBECONFIG")
+        Path | None, typer.Option(help="Default: ~/.kube/config, else the pod's service account.", envvar="KUBECONFIG")
     ] = None,
     namespace: Annotated[
         list[str] | None, typer.Option(help="Watch only this namespace; repeat for more. Default: all.")

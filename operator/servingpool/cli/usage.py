@@ -18,9 +18,7 @@ USAGE = 2
 """Exit code: wrong usage."""
 AUTOSCALERS = {"hpa": "hpa", "horizontalpodautoscaler": "hpa", "scaledobject": "scaledobject", "so": "scaledobject"}
 """Kubectl's names."""
-NAMED_KIND = f"{KIND.lower()}.{GROUP}"
-"""Kind in the names that `get -o name` prints, as kubectl prints it."""
-POOL_KINDS = frozenset({"sp", "servingpool", "servingpools", NAMED_KIND, CRD_NAME})
+POOL_KINDS = frozenset({"sp", "servingpool", "servingpools", f"{KIND.lower()}.{GROUP}", CRD_NAME})
 """Kubectl's names of a pool's kind."""
 _DAYS = re.compile(r"(?:([0-9]{1,4})d)?(.*)")
 _WRONG_USAGE: type[Any] = typer.BadParameter.__mro__[1]
@@ -56,7 +54,7 @@ def span(option: str, text: str, within: Range) -> float:
 
 def seconds(text: str) -> float | None:
     """Seconds of a duration; None where the text is no duration."""
-    from servingpool.api.duration import parse  # brings pydantic, which `get` does not need
+    from servingpool.api.duration import parse  # brings pydantic, slow
 
     found = _DAYS.fullmatch(text)
     days, rest = (found[1], found[2]) if found is not None else (None, text)

@@ -31,7 +31,7 @@ class Cluster(Protocol):
         """All pools, page by page."""
         ...
 
-    def watch(self, namespace: str | None, name: str | None, since: str, *, table: bool) -> Iterator[dict[str, Any]]:
+    def watch(self, namespace: str | None, name: str | None, since: str) -> Iterator[dict[str, Any]]:
         """Changes of pools since a resourceVersion."""
         ...
 
@@ -107,7 +107,7 @@ class Board:
             if self._cluster is None or not self._since:
                 self._cluster = self._connect()
                 self._since = self._list(self._cluster)
-            for event in self._cluster.watch(self._namespace, None, self._since, table=False):
+            for event in self._cluster.watch(self._namespace, None, self._since):
                 if event["type"] == "ERROR":  # such as 410: the version is no longer kept
                     self._since = ""
                     return

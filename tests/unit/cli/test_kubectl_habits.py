@@ -1,14 +1,11 @@
-"""get, pause and resume, as a person types them; the API server is in tests/integration."""
+"""explain, pause and resume, as a person types them; the API server is in tests/integration."""
 
 from __future__ import annotations
 
 import copy
 import inspect
-import json
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,24 +18,9 @@ from servingpool.adapters.cluster.api_server import ApiServer
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, NotFound
 from servingpool.adapters.cluster.pools import Pools, pool_path
 from servingpool.api.crd import manifests
-from servingpool.cli.jsonpath import JsonPath
 from servingpool.cli.main import COMMANDS, EXAMPLE, SECTIONS, app, loaded
 
 BEFORE = "servingpool.dev/mode-before-pause"
-COLUMNS = [
-    {"name": "Name", "priority": 0},
-    {"name": "Mode", "priority": 0},
-    {"name": "Attainment", "priority": 0},
-    {"name": "TTFT", "priority": 1},
-]
-
-
-def row(name: str, mode: str, namespace: str = "chat") -> dict[str, Any]:
-    return {"cells": [name, mode, None, "1.3s"], "object": {"metadata": {"name": name, "namespace": namespace}}}
-
-
-def table(*rows: dict[str, Any], first: bool = True) -> dict[str, Any]:
-    return {"metadata": {"resourceVersion": "7"}, "columnDefinitions": COLUMNS if first else None, "rows": list(rows)}
 
 
 @dataclass
@@ -51,31 +33,21 @@ class FakePools:
     failure: ClusterError | None = None
     patches: list[dict[str, Any]] = field(default_factory=list)
     asked: list[tuple[str | None, str | None]] = field(default_factory=list)
-    more: dict[str, Any] = field(default_factory=dict)
-    found: dict[str, Any] = field(default_factory=table)
-    events: list[dict[str, Any]] = field(default_factory=list)
     there: set[tuple[str, str]] = field(default_factory=set)
     """Pools of namespaces that are called as a kind is."""
 
     def has(self, namespace: str, name: str) -> bool:
         return (namespace, name) in self.there
 
-    def read(self, namespace: str | None, name: str | None, *, table: bool = False, **more: object) -> dict[str, Any]:
+    def read(self, namespace: str | None, name: str | None) -> dict[str, Any]:
         self.asked.append((namespace, name))
-        self.more = more
         if self.failure is not None:
             raise self.failure
-        if table:
-            return self.found
         if name is None:
             return {"items": [{"metadata": {"name": "qwen"}}, {"metadata": {"name": "llama"}}]}
         spec = {} if self.mode is None else {"mode": self.mode}
         meta = {"namespace": namespace, "name": name, "resourceVersion": "7"}
         return {"metadata": meta | ({"annotations": self.annotations} if self.annotations else {}), "spec": spec}
-
-    def watch(self, *_: object, **__: object) -> Iterator[dict[str, Any]]:
-        yield from self.events
-        raise KeyboardInterrupt
 
     def patch(self, namespace: str, name: str, changes: dict[str, Any]) -> None:
         self.patches.append(changes)
@@ -146,11 +118,8 @@ def test_a_pool_that_is_not_paused_is_left_alone(pools: FakePools) -> None:
 @pytest.mark.parametrize(
     ("arguments", "asked"),
     [
-        (("get",), ("chat", None)),
-        (("get", "-n", "prod"), ("prod", None)),
-        (("get", "-A"), (None, None)),
-        (("get", "qwen"), ("chat", "qwen")),
-        (("get", "prod/qwen"), ("prod", "qwen")),
+        (("explain", "qwen"), ("chat", "qwen")),
+        (("explain", "prod/qwen"), ("prod", "qwen")),
         (("pause", "qwen", "-n", "prod"), ("prod", "qwen")),
         (("resume", "prod/qwen"), ("prod", "qwen")),
     ],
@@ -166,69 +135,6 @@ def test_where_is_said_as_to_kubectl(
 def test_a_name_that_is_none_is_wrong_usage(pools: FakePools, name: str) -> None:
     assert run("pause", name).exit_code == 2
     assert run("pause", "prod/qwen", "-n", "chat").exit_code == 2
-    assert run("get", "qwen", "-A").exit_code == 2
-
-
-def test_columns_are_those_of_the_api_server(pools: FakePools) -> None:
-    pools.found = table(row("qwen", "Auto"), row("a-longer-name", "Recommend"))
-    assert run("get").stdout.splitlines() == [
-        "NAME            MODE        ATTAINMENT",
-        "qwen            Auto        <none>",
-        "a-longer-name   Recommend   <none>",
-    ]
-    assert run("get", "-o", "wide").stdout.splitlines()[0] == "NAME            MODE        ATTAINMENT   TTFT"
-    assert run("get", "-A").stdout.splitlines()[1] == "chat        qwen            Auto        <none>"
-
-
-def test_no_pool_is_said_on_the_error_stream(pools: FakePools) -> None:
-    advice = "`servingpool suggest` writes one for a Deployment.\n"
-    assert run("get").stderr == f"No ServingPools found in namespace chat. {advice}"
-    assert run("get", "-A").stderr == f"No ServingPools found. {advice}"
-
-
-def test_a_watch_prints_each_change_below_the_same_columns(pools: FakePools) -> None:
-    pools.found = table(row("qwen", "Recommend"))
-    pools.events = [{"type": "MODIFIED", "object": table(row("qwen", "Auto"), first=False)}]
-    shown = run("get", "-w")
-    assert shown.exit_code == 130
-    assert shown.stdout.splitlines() == [
-        "NAME   MODE        ATTAINMENT",
-        "qwen   Recommend   <none>",
-        "qwen   Auto        <none>",
-    ]
-
-
-def test_a_watch_that_ends_at_once_goes_on_after_a_second_with_no_change_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    changed = row("qwen", "Auto")
-    changed["object"]["metadata"]["resourceVersion"] = "9"
-    events = [
-        [],
-        [{"type": "MODIFIED", "object": table(changed, first=False)}],
-        [{"type": "ERROR", "object": {"code": 410}}],
-    ]
-    since: list[str] = []
-    pauses: list[float] = []
-
-    class Ended(FakePools):
-        def version(self, *where: object) -> str:
-            assert where == ("chat", "qwen")
-            return "20"
-
-        def watch(self, *given: object, **_: object) -> Iterator[dict[str, Any]]:
-            since.append(str(given[2]))
-            if not events:
-                raise KeyboardInterrupt
-            yield from events.pop(0)
-
-    monkeypatch.setattr(Pools, "connect", lambda *_: Ended(found=table(row("qwen", "Recommend"))))
-    monkeypatch.setattr(time, "sleep", pauses.append)
-    assert run("get", "qwen", "-w").stdout.count("qwen") == 2
-    assert (since, pauses) == (["7", "7", "9", "20"], [1.0] * 3)
-
-
-def test_json_and_yaml_are_the_pool_as_stored(pools: FakePools) -> None:
-    assert json.loads(run("get", "qwen", "-o", "json").stdout)["metadata"]["name"] == "qwen"
-    assert "name: qwen" in run("get", "qwen", "-o", "yaml").stdout
 
 
 @pytest.mark.parametrize(
@@ -243,7 +149,7 @@ def test_a_failure_is_one_sentence_and_an_exit_code(
     pools: FakePools, failure: ClusterError, code: int, advice: str
 ) -> None:
     pools.failure = failure
-    for command in (("get", "qwen"), ("pause", "qwen"), ("resume", "qwen")):
+    for command in (("explain", "qwen"), ("pause", "qwen"), ("resume", "qwen")):
         shown = run(*command)
         assert (shown.exit_code, shown.stderr) == (code, f"{failure}.{advice}\n")
 
@@ -258,7 +164,7 @@ def completed(line: str, **environment: str) -> list[str]:
     return [each.partition("\t")[0] for each in shown.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("command", ["get", "pause", "resume", "adopt", "release", "explain", "history", "compare"])
+@pytest.mark.parametrize("command", ["pause", "resume", "adopt", "release", "explain", "history", "compare"])
 def test_names_of_pools_are_completed_by_each_command_that_takes_one(pools: FakePools, command: str) -> None:
     assert completed(f"{command} q") == ["qwen"]
     assert completed(f"{command} prod/") == ["prod/qwen", "prod/llama"]
@@ -274,18 +180,18 @@ def test_the_namespace_and_the_context_that_stand_on_the_line_count(
         return pools
 
     monkeypatch.setattr(Pools, "connect", connect)
-    assert completed("get -n prod --context eu --kubeconfig /x l") == ["llama"]
+    assert completed("explain -n prod --context eu --kubeconfig /x l") == ["llama"]
     assert (chosen, pools.asked) == ([("/x", "eu")], [("prod", None)])
 
 
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (["get", "q"], ["qwen"]),
-        (["get", "-n", "prod", ""], ["qwen", "llama"]),
+        (["explain", "q"], ["qwen"]),
+        (["explain", "-n", "prod", ""], ["qwen", "llama"]),
         (["pause", "prod/l"], ["prod/llama"]),
-        (["ge"], ["get"]),
-        (["get", "--all"], ["--all-namespaces"]),
+        (["expl"], ["explain"]),
+        (["suggest", "--all"], ["--all-namespaces"]),
     ],
 )
 def test_kubectl_is_told_a_word_a_line_and_no_files(pools: FakePools, words: list[str], found: list[str]) -> None:
@@ -296,7 +202,7 @@ def test_kubectl_is_told_a_word_a_line_and_no_files(pools: FakePools, words: lis
 
 def test_a_cluster_that_fails_completes_nothing(pools: FakePools) -> None:
     pools.failure = ClusterError("403")
-    assert completed("get q") in ([], [""])
+    assert completed("explain q") in ([], [""])
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -320,81 +226,10 @@ def test_a_name_that_is_none_reaches_no_other_pool() -> None:
     assert pool_path("chat", "llama?x").endswith("/namespaces/chat/servingpools/llama%3Fx")
 
 
-LIST: dict[str, list[dict[str, Any]]] = {
-    "items": [
-        {"metadata": {"name": "qwen"}, "status": {"desiredReplicas": 12, "targets": [{"name": "a"}, {"name": "b"}]}},
-        {"metadata": {"name": "llama"}, "status": {"desiredReplicas": 3}},
-        {"metadata": {"name": "new", "labels": {"app.io/name": "chat"}}},
-    ]
-}
-
-
-@pytest.mark.parametrize(
-    ("template", "shown"),
-    [
-        ("{.items[*].metadata.name}", "qwen llama new"),
-        ("{.items[0].status.desiredReplicas}", "12"),
-        ("{$.items[1].metadata}", '{"name": "llama"}'),
-        ("{.items[0].status.targets[*]['name']}", "a b"),
-        (
-            '{range .items[*]}{.metadata.name}{"\\t"}{.status.desiredReplicas}{"\\n"}{end}',
-            "qwen\t12\nllama\t3\nnew\t\n",
-        ),
-        ("name={.items[1].metadata.name}", "name=llama"),
-        ("{.items[9].metadata.name}{.none}", ""),
-        ("{.items[2].metadata.labels.app\\.io/name}", "chat"),
-    ],
-)
-def test_a_template_shows_the_fields_that_it_names(template: str, shown: str) -> None:
-    assert JsonPath(template).render(LIST) == shown
-
-
-@pytest.mark.parametrize(
-    "template", ["", "{.a", "{range .items[*]}", "{end}", "{.items[?(@.a==1)]}", "{range .a}{range .b}"]
-)
-def test_a_template_that_cannot_be_read_is_wrong_usage(pools: FakePools, template: str) -> None:
-    shown = run("get", "-o", f"jsonpath={template}")
-    assert shown.exit_code == 2
-    assert "{" in shown.stderr
-
-
-@pytest.mark.parametrize(
-    ("template", "said"), [('{"\\x"}', "is no text, such as"), (f"{{.a[{'1' * 5000}]}}", "is no path to a field")]
-)
-def test_a_template_with_an_escape_or_an_index_that_there_is_not_is_told_in_our_words(
-    pools: FakePools, template: str, said: str
-) -> None:
-    shown = run("get", "-o", f"jsonpath={template}")
-    assert (shown.exit_code, said in " ".join(shown.stderr.split())) == (2, True)
-
-
-@pytest.mark.parametrize("path", ["", "{}", ".", '"x"', "{.a}{.b}"])
-def test_pools_are_sorted_by_one_field_alone(pools: FakePools, path: str) -> None:
-    shown = run("get", "--sort-by", path)
-    assert (shown.exit_code, pools.asked) == (2, [])
-
-
 def test_labels_of_series_are_refused_where_no_series_is_read(pools: FakePools) -> None:
     shown = run("explain", "qwen", "--match", "cluster=eu")
     assert (shown.exit_code, pools.asked) == (2, [])
     assert shown.stderr == "--match chooses series in Prometheus: give --at too\n"
-
-
-def test_pools_are_chosen_by_labels_and_sorted_by_a_field(pools: FakePools) -> None:
-    pools.found = table(row("qwen", "Auto"), row("llama", "Auto"), row("new", "Auto"))
-    for one, pool in zip(pools.found["rows"], LIST["items"], strict=True):
-        one["object"] |= pool
-    shown = run("get", "-l", "team=chat", "--sort-by", ".status.desiredReplicas")
-    assert [line.split()[0] for line in shown.stdout.splitlines()] == ["NAME", "new", "llama", "qwen"]
-    assert pools.more == {"selector": "team=chat", "whole": True}
-    assert run("get", "qwen", "-l", "team=chat").exit_code == 2
-
-
-def test_names_alone_are_those_that_kubectl_takes(pools: FakePools) -> None:
-    assert run("get", "-o", "name").stdout.splitlines() == [
-        "servingpool.servingpool.dev/qwen",
-        "servingpool.servingpool.dev/llama",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -402,19 +237,19 @@ def test_names_alone_are_those_that_kubectl_takes(pools: FakePools) -> None:
     ["sp/qwen", "servingpool/qwen", "servingpools.servingpool.dev/qwen", "servingpool.servingpool.dev/qwen", "SP/qwen"],
 )
 def test_a_pool_may_be_named_with_its_kind(pools: FakePools, name: str) -> None:
-    run("get", name)
+    run("pause", name)
     assert pools.asked == [("chat", "qwen")]
 
 
 @pytest.mark.parametrize("kind", ["sp", "servingpool", "servingpools"])
 def test_a_pool_of_a_namespace_that_is_called_as_the_kind_is_the_one_that_is_meant(pools: FakePools, kind: str) -> None:
     pools.there = {(kind, "qwen")}
-    for command in ("get", "explain", "pause"):
+    for command in ("explain", "pause"):
         run(command, f"{kind}/qwen")
-    assert pools.asked == [(kind, "qwen")] * 3
+    assert pools.asked == [(kind, "qwen")] * 2
     pools.asked.clear()
-    run("get", f"{kind}/qwen", "-n", "prod")
-    run("get", f"{kind}/llama")
+    run("explain", f"{kind}/qwen", "-n", "prod")
+    run("explain", f"{kind}/llama")
     assert pools.asked == [("prod", "qwen"), ("chat", "llama")]
 
 
@@ -427,10 +262,10 @@ def test_a_mode_is_taken_in_any_case(pools: FakePools) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "-n prod get qwen --as ann --context eu",
-        "--as=ann --namespace=prod --context eu get qwen",
-        "get qwen -n prod --context=eu --as ann",
-        "-nprod --as ann get --context eu qwen",
+        "-n prod explain qwen --as ann --context eu",
+        "--as=ann --namespace=prod --context eu explain qwen",
+        "explain qwen -n prod --context=eu --as ann",
+        "-nprod --as ann explain --context eu qwen",
     ],
 )
 def test_what_every_command_takes_may_stand_anywhere(
@@ -445,12 +280,12 @@ def test_what_every_command_takes_may_stand_anywhere(
     monkeypatch.setattr(Pools, "connect", connect)
     run(*line.split())
     assert (chosen, pools.asked) == ([("eu", "ann")], [("prod", "qwen")])
-    run("get")
+    run("explain", "qwen")
     assert chosen[1:] == [(None,)], "another command acts as itself"
 
 
 @pytest.mark.parametrize(
-    "line", ["get chat --as", "get --as", "pause chat --as -n default", "--as --context eu get", "get chat --as="]
+    "line", ["explain chat --as", "pause chat --as -n default", "--as --context eu explain", "explain chat --as="]
 )
 def test_whom_to_act_as_is_not_taken_from_the_next_word(pools: FakePools, line: str) -> None:
     shown = run(*line.split())
@@ -459,7 +294,7 @@ def test_whom_to_act_as_is_not_taken_from_the_next_word(pools: FakePools, line: 
 
 @pytest.mark.parametrize("user", ["ü€", "a\nb"])
 def test_a_user_that_no_header_can_hold_is_refused(pools: FakePools, user: str) -> None:
-    shown = run("get", "--as", user)
+    shown = run("explain", "qwen", "--as", user)
     assert (shown.exit_code, pools.asked) == (2, [])
     assert shown.stderr.startswith("--as must have ")
 
@@ -510,7 +345,7 @@ def test_a_name_near_a_typo_is_told_and_a_pool_of_another_namespace(pools: FakeP
     assert cluster._near("chat", "mistral") == ()
     pools.failure = NotFound("Cannot read ServingPool chat/qwen3-8: 404 Not Found")
     pools.failure.near = ("qwen3-8b",)
-    for command in ("get", "explain", "pause"):
+    for command in ("explain", "pause"):
         assert run(command, "qwen3-8").stderr.endswith(". Did you mean qwen3-8b?\n")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 import yaml
-from rich.table import Table as RichTable
+from rich.table import Table
 from rich.text import Text
 from typer.testing import CliRunner
 
@@ -21,7 +21,6 @@ from servingpool.adapters.cluster.errors import ClusterError
 from servingpool.api.serving_pool import ServingPool
 from servingpool.catalogue.plain import plain
 from servingpool.cli import explain, logs
-from servingpool.cli.get import Table
 from servingpool.cli.kubectl import Output, printed, sentence
 from servingpool.cli.main import app
 from servingpool.cli.output import LINES, echo, echo_json, terminal
@@ -94,7 +93,7 @@ def test_what_is_said_of_wrong_input_has_no_controls(text: str, tmp_path: Path) 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_tables_and_panels_take_no_markup_and_no_controls(text: str) -> None:
     file = io.StringIO()
-    table = RichTable()
+    table = Table()
     table.add_column(text)
     table.add_row(text)
     console = terminal(file=file, width=200, force_terminal=False)
@@ -104,15 +103,6 @@ def test_tables_and_panels_take_no_markup_and_no_controls(text: str) -> None:
     for letters in text.split():
         if letters.isprintable():
             assert letters in file.getvalue()
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_get_prints_a_line_for_each_pool(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    row = {"cells": [text], "object": {"metadata": {"namespace": "chat"}}}
-    Table(wide=False, everywhere=True).show({"columnDefinitions": [{"name": "Model"}], "rows": [row, row]})
-    lines = capsys.readouterr().out.split("\n")
-    assert len(lines) == 4
-    assert all(line.isprintable() for line in lines)
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -22,7 +22,6 @@ WATCHED = 300
 """Seconds after which the API server ends a watch. We open a new one then."""
 PAUSE = 1.0
 """Seconds between two watches: a proxy may end each at once."""
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 FIELD_MANAGER = "servingpool-cli"
 WRITES = {"PATCH", "POST"}
@@ -46,25 +45,11 @@ class Pools:
         login = Login(kubeconfig, context)
         return cls(ApiServer.of(login), login.namespace)
 
-    def read(
-        self,
-        namespace: str | None,
-        name: str | None,
-        *,
-        table: bool = False,
-        selector: str | None = None,
-        whole: bool = False,
-    ) -> dict[str, Any]:
-        """A pool, or the list of a namespace, or of all; as stored, or as the table of its columns.
-
-        `whole`: the table's rows have the pools in full. NotFound names the pools that may be meant.
-        """
+    def read(self, namespace: str | None, name: str | None) -> dict[str, Any]:
+        """A pool, or the list of a namespace, or of all. NotFound names the pools that may be meant."""
         what = f"list {PLURAL}" if name is None else f"read ServingPool {namespace}/{name}"
-        query = {"labelSelector": selector} if selector else {}
-        query |= {"includeObject": "Object"} if whole else {}
-        accept = TABLE if table else JSON
         try:
-            return self._server.request("GET", pool_path(namespace, name), what, query=query, accept=accept)
+            return self._server.request("GET", pool_path(namespace, name), what)
         except NotInstalled:
             raise
         except NotFound as error:
@@ -110,26 +95,19 @@ class Pools:
         """Nothing, if the API server answers: a watch is silent where nothing changes."""
         self._list(pool_path(namespace, None), {"limit": "1"}, PROBED)
 
-    def version(self, namespace: str | None, name: str | None) -> str:
-        """The resourceVersion of now, which a watch can begin at: that of a quiet pool may be too old."""
-        return str(self._list(pool_path(namespace, None), {"limit": "1"} | only(name))["metadata"]["resourceVersion"])
-
     def autoscalers(self, namespace: str) -> list[dict[str, Any]]:
         """The HorizontalPodAutoscalers of a namespace."""
         path = path_of("autoscaling/v2", "horizontalpodautoscalers", namespace)
         found: list[dict[str, Any]] = self._list(path, {}, PROBED)["items"]
         return found
 
-    def watch(
-        self, namespace: str | None, name: str | None, since: str, *, table: bool, selector: str | None = None
-    ) -> Iterator[dict[str, Any]]:
+    def watch(self, namespace: str | None, name: str | None, since: str) -> Iterator[dict[str, Any]]:
         """Changes after a resourceVersion, as `type` and `object`, until the API server ends the watch."""
         query: dict[str, str] = {"watch": "true", "resourceVersion": since, "timeoutSeconds": str(WATCHED)}
         query |= only(name)
-        query |= {"labelSelector": selector} if selector else {}
-        path, what, accept = pool_path(namespace, None), f"watch {PLURAL}", TABLE if table else JSON
+        what = f"watch {PLURAL}"
         with answering(what):
-            response = self._server.open("GET", path, query=query, accept=accept, timeout=TIMEOUT + WATCHED)
+            response = self._server.open("GET", pool_path(namespace, None), query=query, timeout=TIMEOUT + WATCHED)
             if response.status >= REFUSED:
                 answered(what, response)
             kept = b""
@@ -141,7 +119,7 @@ class Pools:
         """Each further state of a pool, without end. NotFound once it is deleted; ClusterError."""
         version = found["metadata"]["resourceVersion"]
         while True:
-            for event in self.watch(namespace, name, version, table=False):
+            for event in self.watch(namespace, name, version):
                 if event["type"] == "ERROR":  # such as a version that is no longer kept
                     break
                 if event["type"] != "DELETED":

@@ -88,7 +88,7 @@ def test_a_watch_of_a_kind_that_is_not_installed_says_so(api: tuple[Answers, Poo
     server, pools = api
     server.status, server.body = 404, b"404 page not found\n"
     with pytest.raises(NotInstalled, match="Cannot watch servingpools: the API server does not know this kind"):
-        list(pools.watch("chat", None, "7", table=False))
+        list(pools.watch("chat", None, "7"))
 
 
 def test_a_watch_that_is_refused_for_its_age_begins_anew_at_the_version_of_a_list(
