@@ -161,7 +161,7 @@ CASES = [
     Case("The login to the cluster ran out (401)", ("explain chat", "suggest deployment/llama"), api=expired),
     Case("No rights (403)", ("explain chat", "pause chat", "suggest -A"), api=forbidden),
     Case("The CRD is not installed", ("pause chat", "adopt chat", "explain chat"), api=no_crd),
-    Case("An empty cluster", ("explain chat", "suggest -A")),
+    Case("An empty cluster", ("suggest -A",)),
     Case("Prometheus does not answer", (*OWN, "suggest deployment/llama", BLIND), prometheus=None),
     Case("A login page instead of Prometheus", (*OWN, "suggest deployment/llama", BLIND), prometheus=html),
     Case("Prometheus needs credentials (401)", (*OWN, "suggest deployment/llama", BLIND), prometheus=unauthorized),
@@ -204,10 +204,10 @@ CASES = [
     Case("A past, with a kubeconfig that is none", OWN, kubeconfig="not: [yaml"),
     Case(
         "A kind before the name",
-        ("get pool chat", "get sp chat", "explain servingpool chat", "pause servingpools chat"),
+        ("pause pool chat", "explain sp chat", "explain servingpool chat", "pause servingpools chat"),
     ),
     Case("Two names", ("explain chat llama", "check deployment/a deployment/b", "demo now", "lab azure")),
-    Case("A command or an option that there is not", ("gett", "explain chat --namspace x", "top")),
+    Case("A command or an option that there is not", ("explai", "explain chat --namspace x", "top")),
     Case("Nothing where something must be", ("explain", "record deployment/llama", "simulate")),
     Case(
         "A number that is none, or out of range",
@@ -230,7 +230,7 @@ CASES = [
     Case(
         "A word that is none of the option's",
         (
-            "get -o table",
+            "explain chat -o table",
             "lab --mode On",
             "lab --trace azure",
             "run --config c --log-format xml",
@@ -244,7 +244,7 @@ CASES = [
     Case("A ConfigMap as --config", ("check --config configmap.yaml", "run --config configmap.yaml")),
     Case("A wrong configuration", ("check --config stale.yaml", "check --config misspelt.yaml")),
     Case("A trace that is not there", ("demo --trace /nonexistent.csv", "demo --trace azure")),
-    Case("A target and all targets", ("get chat -A", "suggest deployment/llama -A", "suggest", "backtest")),
+    Case("A target and all targets", ("suggest deployment/llama -A", "suggest", "backtest")),
     Case("A mode that stops it", ("resume chat --mode Paused",)),
     Case("No file", ("backtest --from none.rec", "check --config none.yaml")),
 ]

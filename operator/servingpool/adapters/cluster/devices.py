@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from servingpool.adapters.cluster import input_limits
 from servingpool.adapters.cluster.accelerators import counted
 from servingpool.adapters.cluster.errors import ClusterError, NotFound
 from servingpool.adapters.cluster.paths import path_of
@@ -203,9 +204,11 @@ class ClaimTemplates:
     async def _fetch(self, namespace: str, name: str) -> Raw | Unknown:
         for version in CLAIM_VERSIONS:
             try:
-                return await self._api.get(path_of(version, "resourceclaimtemplates", namespace, name))
+                found = await self._api.get(path_of(version, "resourceclaimtemplates", namespace, name))
             except NotFound:
                 continue
             except ClusterError as error:
                 return Unknown(str(error))
+            kept = {"spec": found.get("spec")}  # its labels alone may be a megabyte
+            return kept if len(repr(kept)) <= input_limits.KEPT else Unknown("its spec is too long to be read")
         return Unknown("it does not exist")

@@ -20,6 +20,12 @@ LABELS = 8_192
 """Characters of all labels of an object, names and values."""
 SHARED_LABELS = 1_024
 """Characters of labels up to which objects that are labelled alike share them; the others are not kept for that."""
+OWNER = 1_024
+"""Characters of the names of the object that controls another."""
+KEPT = 32_768
+"""Characters of what is kept of an object, as Python writes it: labels and selectors of nodes are the most of it."""
+SHARED_NAMES = 8
+"""Names of devices up to which pods that ask for the same share them."""
 APPLIED = 262_144
 """Characters of the manifest that kubectl keeps in an annotation; the API server allows no more in all annotations."""
 TOLD = 3

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from servingpool.adapters.cluster import input_limits, kinds
 from servingpool.adapters.cluster.arguments import batch_limit, words_of
@@ -26,6 +26,7 @@ Kind = tuple[str, str, str]
 """API group (empty for core), version and plural."""
 DEPLOYMENTS: Kind = ("apps", "v1", "deployments")
 Labels = Mapping[str, str]
+Kept = TypeVar("Kept", "Workload", "Pod", "Autoscaler")
 NO_LABELS: Labels = MappingProxyType({})
 
 
@@ -210,6 +211,13 @@ def text_of(value: object) -> str:
     return value
 
 
+def bounded(found: Kept) -> Kept:
+    """This object. Unreadable where more of it would be kept than of any real one, whatever the field."""
+    if len(repr(found)) > input_limits.KEPT:
+        raise Unreadable(f"more than {input_limits.KEPT} characters of it would be kept")
+    return found
+
+
 def key_of(raw: Raw) -> Key:
     """Namespace and name of any object."""
     meta = raw["metadata"]
@@ -272,7 +280,7 @@ def target(key: TargetKey, raw: Raw, pods: Sequence[Raw], *, replicas: int) -> W
     """Read an object of any kind, one replica of which is these pods (their specs), the one that serves first."""
     serving = containers(pods[0]) if pods else []
     said, devices = words_of(serving), devices_of(pods)
-    return Workload(
+    found = Workload(
         key=key,
         uid=raw["metadata"]["uid"],
         generation=int(raw["metadata"].get("generation", 0)),
@@ -294,6 +302,7 @@ def target(key: TargetKey, raw: Raw, pods: Sequence[Raw], *, replicas: int) -> W
             if given is None
         )[: input_limits.TOLD],
     )
+    return bounded(found)
 
 
 def replica_set(raw: Raw) -> Owner | None:
@@ -309,8 +318,8 @@ def pod(raw: Raw) -> Pod:
     conditions = {condition["type"]: condition for condition in status.get("conditions", ())}
     ready, scheduled = conditions.get("Ready", {}), conditions.get("PodScheduled", {})
     labels = meta.get("labels") or {}
-    bounded = input_limits.size_of(labels) <= input_limits.LABELS
-    return Pod(
+    short = input_limits.size_of(labels) <= input_limits.LABELS
+    found = Pod(
         name=meta["name"],
         uid=meta["uid"],
         owner=owner_of(meta),
@@ -320,15 +329,16 @@ def pod(raw: Raw) -> Pod:
         unschedulable=scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable",
         going="deletionTimestamp" in meta or status.get("phase") in ENDED,
         cost=_deletion_cost(meta),
-        labels=_labelled(labels) if bounded else NO_LABELS,
+        labels=_labelled(labels) if short else NO_LABELS,
         ended=status.get("phase") in ENDED,
         gated=scheduled.get("status") == "False" and scheduled.get("reason") == "SchedulingGated",
-        devices=_one(devices_of((raw.get("spec") or {},))),
+        devices=_shared(devices_of((raw.get("spec") or {},))),
         nodes=(raw.get("spec") or {}).get("nodeSelector") or NO_LABELS,
         placed=bool((raw.get("spec") or {}).get("nodeName")),
         holds_until=_holds_until(meta),
-        left_out="" if bounded else LABELS_TOO_LONG,
+        left_out="" if short else LABELS_TOO_LONG,
     )
+    return bounded(found)
 
 
 def unread_pod(raw: Raw, why: str) -> Pod:
@@ -359,7 +369,7 @@ def autoscaler(raw: Raw) -> Autoscaler | None:
     # KEDA's defaults; and HPA's validation lets an apiVersion be left out.
     group = kinds.group_of(reference.get("apiVersion") or "apps/v1")
     scaled = TargetKey(key[0], text_of(reference["name"]), text_of(reference.get("kind") or "Deployment"), group)
-    return Autoscaler(text_of(raw["kind"]), key, raw["metadata"]["uid"], scaled)
+    return bounded(Autoscaler(text_of(raw["kind"]), key, raw["metadata"]["uid"], scaled))
 
 
 def unix(text: str) -> float:
@@ -417,10 +427,13 @@ def _deletion_cost(meta: Raw) -> DeletionCost | None:
 
 
 def owner_of(meta: Raw) -> Owner:
-    """Object that controls an object; `NO_OWNER` where nothing does."""
+    """Object that controls an object; `NO_OWNER` where nothing does. Unreadable where its names are too long."""
     for reference in meta.get("ownerReferences") or ():
         if reference.get("controller"):
-            return _owner(str(reference["uid"]), str(reference["kind"]), str(reference.get("name", "")))
+            names = str(reference["uid"]), str(reference["kind"]), str(reference.get("name", ""))
+            if sum(map(len, names)) > input_limits.OWNER:
+                raise Unreadable(f"names of its owner: longer than {input_limits.OWNER} characters")
+            return _owner(*names)
     return NO_OWNER
 
 
@@ -442,7 +455,11 @@ def parent_of(key: TargetKey, meta: Raw) -> Parent | None:
     return None if left else Parent(sort, str(owner.get("name")))
 
 
-@lru_cache(maxsize=4096)
+def _shared(devices: Devices) -> Devices:
+    return _one(devices) if len(devices.resources) + len(devices.templates) <= input_limits.SHARED_NAMES else devices
+
+
+@lru_cache(maxsize=1024)
 def _one(devices: Devices) -> Devices:
     """The shared object for all pods that ask for the same."""
     return devices

@@ -12,8 +12,10 @@ from servingpool.adapters.cluster import arguments, drain, input_limits, objects
 from servingpool.adapters.cluster.accelerators import counted
 from servingpool.adapters.cluster.arguments import batch_limit, words
 from servingpool.adapters.cluster.autoscaling import LAST_APPLIED, manifest_writers
+from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.devices import devices_of
 from servingpool.adapters.cluster.errors import said
+from servingpool.adapters.cluster.objects import TargetKey
 
 from ...linear_time import in_about_linear_time  # noqa: TID252, tests are no package of an installed name
 
@@ -103,3 +105,35 @@ def test_a_pod_with_more_labels_than_are_kept_has_none_and_says_so() -> None:
     assert found.labels == {}
     assert found.left_out == "labels: longer than 8192 characters"
     assert arguments.option(["--a=b"], "--a") == "b"
+
+
+MEGABYTE = {f"key-{i}": "v" * 63 for i in range(10_000)}
+LONG_OWNER = [{"kind": "ReplicaSet", "uid": "b", "name": "a" * 1_000_000, "controller": True}]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {**pod(), "spec": {"nodeSelector": MEGABYTE}},
+        {**pod(), "spec": {"overhead": {f"nvidia.com/{'a' * 40}{i}": 1 for i in range(1_000)}}},
+        pod(ownerReferences=LONG_OWNER),
+    ],
+    ids=["node selector", "devices", "owner"],
+)
+def test_a_pod_of_which_too_much_would_be_kept_is_left_out_by_name(raw: dict[str, Any]) -> None:
+    cache = ClusterCache()
+    cache.see_pod({"kind": "Pod", **raw}, gone=False)
+    assert cache.left_out.around("chat")[1] == 1
+    assert len(repr(cache._spaces)) < 10_000
+
+
+def test_a_deployment_of_which_too_much_would_be_kept_is_left_out_by_name() -> None:
+    cache, raw = ClusterCache(), deployment()
+    cache.see_workload(raw, gone=False)
+    raw["metadata"]["generation"], raw["spec"]["template"]["spec"]["nodeSelector"] = 2, MEGABYTE
+    cache.see_workload(raw, gone=False)
+    assert cache.workload(TargetKey("chat", "vllm")) is None
+    assert cache.left_out.around("chat") == (
+        ["Deployment vllm: more than 32768 characters of it would be kept"],
+        1,
+    )
