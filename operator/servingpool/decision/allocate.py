@@ -11,10 +11,10 @@ first, as many stay as keep the replicas that serve.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import starmap
-from typing import NamedTuple, Self
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decision import EQUAL, Limited, Part, share_of
@@ -22,8 +22,8 @@ from servingpool.decision.learn.kinds import Kind, best_known, kind_of, shortage
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.learn.miss_curve import MissCurve
 from servingpool.decision.need.mix import BEYOND, Frontier, Mix, Offer, capacity, cheapest_mix, greatest, price
-from servingpool.decision.observation import Observation, Reading, Replica
-from servingpool.decision.pool import Pool, Target
+from servingpool.decision.observation import Observation, Replica
+from servingpool.decision.pool import Pool
 from servingpool.decision.words import listed, shown
 
 OVERDUE = 2.0
@@ -52,87 +52,41 @@ def not_ready(replicas: Iterable[Replica]) -> str:
     return f"{listed(names)} {'is' if len(names) == 1 else 'are'}"
 
 
+def _fewest(line: Part, count: int) -> int:
+    """Replicas of a target to order so that `count` serving replicas stay: see `fewest`."""
+    return count if count >= line.requested else min(line.requested, fewest(line.lowest, count, line.cold_start))
+
+
 def _holding(good: Sequence[bool], wanted: int) -> int:
     """How many of the lowest hold `wanted` good ones, or all there are."""
     places = [at for at, one in enumerate(good, 1) if one]
     return max(places[:wanted], default=0)
 
 
-class Line(NamedTuple):
-    """A target with its replicas, as it stands."""
-
-    target: Target
-    requested: int
-    """`spec.replicas`."""
-    ready: int
-    delivered: int
-    """Replicas that are Ready or load on a node."""
-    weight: float
-    """Capacity of a replica, in replicas of the reference."""
-    speed: Reading
-    cold_start: float
-    stuck: str | None
-    standing: tuple[Replica, ...] = ()
-    """Replicas of the target, the lowest ordinal first, where the highest go first."""
-    absent: bool = False
-    """Whether the target is stuck and not alone: another target, or another role, counts without its replicas."""
-
-    def fewest(self, count: int) -> int:
-        """Replicas to order so that `count` serving replicas stay: see `fewest`."""
-        return count if count >= self.requested else min(self.requested, fewest(self.standing, count, self.cold_start))
-
-    @property
-    def credited(self) -> int:
-        """Replicas that count as requested: those that will come."""
-        return min(self.requested, self.delivered) if self.absent else self.requested
-
-    @property
-    def proven(self) -> bool:
-        """Whether its speed is known."""
-        return isinstance(self.speed, float)
+Split = tuple[tuple[Part, ...], Limited]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fleet:
-    """All targets of a pool, in the order of the spec."""
+    """All targets of a pool, in the order of the spec, and the pool's bounds in force, in replicas of any target."""
 
-    lines: tuple[Line, ...]
-    least: int
-    """Fewest replicas of all targets: the pool's min in force."""
-    most: int
-    """Most replicas of all targets: the pool's max in force."""
-    max_change: float
-    saves: float
-    """Least share of the cost that a move to another mix saves."""
-    offers: tuple[Offer, ...] = field(init=False)
-    """Replicas of each target that can be had now."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "offers", self._offers())
-
-    @classmethod
-    def of(cls, lines: Sequence[Line], pool: Pool) -> Self:
-        """The fleet with the bounds of this pool."""
-        if len(lines) > 1 or pool.paired:
-            lines = [line if line.stuck is None else line._replace(absent=True) for line in lines]
-        return cls(tuple(lines), pool.min_replicas, pool.max_replicas, pool.max_change, pool.params.worth_moving)
+    lines: tuple[Part, ...]
+    pool: Pool
 
     def within(self, pool: Pool) -> Fleet:
-        """The fleet with the bounds of this pool, in replicas of any target."""
-        if (self.least, self.most) == (pool.min_replicas, pool.max_replicas):
-            return self
-        return replace(self, least=pool.min_replicas, most=pool.max_replicas)
+        """The fleet with the bounds of this pool."""
+        return self if pool is self.pool else Fleet(self.lines, pool)
 
     def observed(self, observation: Observation) -> Observation:
         """The observation in replicas of the reference."""
-        worth = {line.target.name: line.weight for line in self.lines}
+        weights = {line.target: line.weight for line in self.lines}
         credited = sum(line.credited for line in self.lines)
         return replace(
             observation,
             # What never comes is not missed; and a fleet that waits for its first replica is not at zero.
             requested=max(credited, min(observation.requested, 1)),
             ready=tuple(
-                one if (weight := worth.get(one.target, 1.0)) == one.weight else replace(one, weight=weight)
+                one if (weight := weights.get(one.target, 1.0)) == one.weight else replace(one, weight=weight)
                 for one in observation.ready
             ),
             capacity=self.standing,
@@ -141,14 +95,14 @@ class Fleet:
     @property
     def fewest(self) -> float:
         """Capacity of the pool's min, at the least price; none where it may go to zero, whatever the bases."""
-        if self.least == 0:
+        if self.pool.min_replicas == 0:
             return 0.0
-        return capacity(self.offers, self._of_count((0,) * len(self.offers), self.offers, least=self.least))
+        return capacity(self.offers, self._at_least((0,) * len(self.offers), self.offers, self.pool.min_replicas))
 
     @property
     def largest(self) -> float:
         """Capacity of the pool's max, if each target delivered."""
-        offers = _lifted(self.offers, self.lines)
+        offers = self._lifted(self.offers)
         return capacity(offers, self._within(greatest(offers), offers))
 
     @property
@@ -159,7 +113,7 @@ class Fleet:
     @property
     def ordered(self) -> float:
         """Requested capacity, whether it comes or not."""
-        return math.fsum(line.requested * line.weight for line in self.lines)
+        return self._capacity([line.requested for line in self.lines])
 
     @property
     def reachable(self) -> float:
@@ -179,211 +133,196 @@ class Fleet:
     @property
     def frontier(self) -> Frontier:
         """Capacities to weigh, with their prices."""
-        most = max(1, self.most)
+        most = max(1, self.pool.max_replicas)
         wide = (
-            offer._replace(most=max(offer.least, BEYOND * min(offer.most, most)))
-            if offer.most == line.target.most
-            else offer
+            offer._replace(most=max(offer.least, BEYOND * min(offer.most, most))) if offer.most == line.most else offer
             for line, offer in zip(self.lines, self.offers, strict=True)
         )
         return Frontier(tuple(wide))
 
+    @cached_property
+    def offers(self) -> tuple[Offer, ...]:
+        """Replicas of each target that can be had now."""
+        return self._offers()
+
     def _offers(self, *, zero: bool = False) -> tuple[Offer, ...]:
-        """Replicas of each target that can be had now; `zero`: down to none, whatever the bases."""
-        growing = [line for line in self.lines if not line.absent and line.requested < line.target.most]
-        known = any(line.proven and line.weight > 0.0 for line in growing)
+        """`zero`: down to none, whatever the bases."""
+        growing = [line for line in self.lines if not line.absent and line.requested < line.most]
+        known = any(line.measured and line.weight > 0.0 for line in growing)
         return tuple(self._offer(line, known=known, zero=zero) for line in self.lines)
 
-    def _offer(self, line: Line, *, known: bool, zero: bool) -> Offer:
-        """`known`: some target of known speed may grow, so that one of unknown speed need not."""
-        least, most = 0 if zero else line.target.base, line.target.most
+    def _offer(self, line: Part, *, known: bool, zero: bool) -> Offer:
+        """`known`: some target of known weight may grow, so that one of unknown weight need not."""
+        least, most = 0 if zero else line.base, line.most
         if line.absent:
             most = min(most, line.credited)
-        elif not line.proven and known:
+        elif not line.measured and known:
             most = min(most, max(least, line.requested))
-        return Offer(line.weight, line.target.price, min(least, most), most)
+        return Offer(line.weight, line.price, min(least, most), most)
 
-    def _of_count(self, mix: Mix, offers: Sequence[Offer], *, least: int) -> Mix:
+    def _lifted(self, offers: Sequence[Offer]) -> tuple[Offer, ...]:
+        """The offers as if each target delivered."""
+        return tuple(
+            offer._replace(most=max(offer.most, line.most)) if line.absent else offer
+            for offer, line in zip(offers, self.lines, strict=True)
+        )
+
+    def _at_least(self, mix: Mix, offers: Sequence[Offer], least: int) -> Mix:
         """The mix with at least so many replicas, the cheapest ones added."""
         counts = [max(count, offer.least) for count, offer in zip(mix, offers, strict=True)]
-        if sum(counts) >= least:
-            return tuple(counts)
-        for at in sorted(range(len(offers)), key=lambda at: offers[at].price):
-            counts[at] += max(0, min(offers[at].most - counts[at], least - sum(counts)))
-        return tuple(counts)
+        cheapest = sorted(range(len(offers)), key=lambda at: offers[at].price)
+        return filled(counts, [offer.most for offer in offers], least, cheapest)
 
     def _within(self, mix: Mix, offers: Sequence[Offer]) -> Mix:
-        """The mix with at most `most` replicas, the slowest ones left out."""
-        if sum(mix) <= self.most:
-            return mix
-        counts = list(mix)
-        for at in sorted(range(len(offers)), key=lambda at: offers[at].weight):
-            counts[at] -= max(0, min(counts[at] - offers[at].least, sum(counts) - self.most))
-        return tuple(counts)
+        """The mix with at most `max` replicas, the slowest ones left out."""
+        fastest = sorted(range(len(offers)), key=lambda at: (-offers[at].weight, -at))
+        return filled([offer.least for offer in offers], mix, self.pool.max_replicas, fastest)
 
     def _cheapest(self, offers: Sequence[Offer], need: float) -> Mix:
-        """The cheapest mix of this capacity with no fewer and no more replicas than the pool may have."""
+        """The cheapest mix of this capacity with no more replicas than the pool may have."""
         mix, offers = cheapest_mix(offers, need), list(offers)
         for at in sorted(range(len(offers)), key=lambda at: offers[at].weight):
-            beyond = sum(mix) - self.most
+            beyond = sum(mix) - self.pool.max_replicas
             if beyond <= 0:
                 break
             # Fewer of the slowest, and faster ones in their place.
             offers[at] = offers[at]._replace(most=max(offers[at].least, mix[at] - beyond))
             mix = cheapest_mix(offers, need)
-        return self._of_count(self._within(mix, offers), offers, least=self.least)
+        return self._at_least(self._within(mix, offers), offers, self.pool.min_replicas)
 
-    def split(self, limited: Limited, *, move: bool, trial: bool, keep: bool = False) -> Split:
-        """Replicas of each target for this capacity.
+    def split(
+        self, limited: Limited, *, move: bool, trial: bool, keep: bool = False
+    ) -> tuple[tuple[Part, ...], Limited]:
+        """Replicas of each target for this capacity, and the capacity with the limits that splitting it met.
 
         `move`: it may move to a cheaper mix. `trial`: a target that never served may get its first replica, which shows
         its speed. `keep`: what is needed is not known for certain, so nothing goes for it but what is replaced.
         """
         need = limited.replicas
-        zero = need <= 0.0 and self.least == 0 and not (keep and any(line.requested for line in self.lines))
+        zero = need <= 0.0 and self.pool.min_replicas == 0 and not (keep and any(one.requested for one in self.lines))
         keep = keep and need >= self.standing * (1.0 - EQUAL) and not zero
-        offers, now = self._offers(zero=True) if zero else self.offers, tuple(line.credited for line in self.lines)
-        mix = self._of_count(self._kept(offers, need, now, keep=keep), offers, least=0 if zero else self.least)
-        if move and not zero and any(line.stuck is None for line in self.lines):
-            best = self._cheapest(offers, need)
-            if price(offers, best) < (1.0 - self.saves) * price(offers, mix):
-                mix = tuple(map(max, mix, best))
-        lifted = self._cheapest(_lifted(offers, self.lines), need) if self.replaced else mix
-        # Without a pending pod nothing tells that there is still no node: all would be ordered, and removed, again.
-        all_in_use = self.replaced and not zero and need >= self.reachable * share_of(len(self.lines))
-        order = [
-            max(count + self._probes(line, count, more, all_in_use=all_in_use), 0 if zero else line.target.base)
-            for line, count, more in zip(self.lines, mix, lifted, strict=True)
-        ]
+        offers = self._offers(zero=True) if zero else self.offers
+        order = self._with_probes(self._mix(offers, need, move=move and not zero, keep=keep), offers, need, zero=zero)
         if not zero:
-            self._try_one(order, begin=trial)
+            order = self._with_trial(order, begin=trial)
         if keep:
-            self._keep_ordered(order)
-        self._keep_until_ready(order, need)
-        limited = self._in_steps(order, self._keep_lowest(order, limited))
-        return Split(tuple(starmap(_part, zip(self.lines, order, strict=True))), limited)
+            order = self._with_ordered(order)
+        order, limited = self._in_steps(*self._with_lowest(self._until_ready(order, need), limited))
+        return tuple(line._replace(replicas=count) for line, count in zip(self.lines, order, strict=True)), limited
 
-    def _probes(self, line: Line, count: int, more: int, *, all_in_use: bool) -> int:
-        """Pending replicas to keep beyond `count`; `more` would be ordered if the target delivered."""
-        if not line.absent:
-            return 0
-        return int(more > count or (all_in_use and line.requested > count < line.target.most))
-
-    def _kept(self, offers: Sequence[Offer], need: float, now: Mix, *, keep: bool) -> Mix:
-        """The cheapest mix of this capacity that only adds to what stands, or only removes from it."""
+    def _mix(self, offers: Sequence[Offer], need: float, *, move: bool, keep: bool) -> Mix:
+        """The cheapest mix that only adds to what stands, or only removes from it; another where that saves enough."""
         grows = keep or need * share_of(len(offers)) > self.standing
-        near = [
-            offer._replace(least=max(offer.least, min(count, offer.most)))
-            if grows
-            else offer._replace(most=max(offer.least, min(count, offer.most)))
-            for offer, count in zip(offers, now, strict=True)
-        ]
-        return self._cheapest(near, need)
+        near = []
+        for offer, line in zip(offers, self.lines, strict=True):
+            stands = max(offer.least, min(line.credited, offer.most))
+            near.append(offer._replace(least=stands) if grows else offer._replace(most=stands))
+        mix = self._at_least(self._cheapest(near, need), offers, self.pool.min_replicas)
+        if move and any(line.stuck is None for line in self.lines):
+            best = self._cheapest(offers, need)
+            if price(offers, best) < (1.0 - self.pool.params.worth_moving) * price(offers, mix):
+                return tuple(map(max, mix, best))
+        return mix
 
-    def _try_one(self, order: list[int], *, begin: bool) -> None:
-        """Order the first replica of one target that never served, and keep it until it has."""
-        unproven = [at for at, line in enumerate(self.lines) if not line.proven and line.target.most > 0]
+    def _with_probes(self, mix: Mix, offers: Sequence[Offer], need: float, *, zero: bool) -> Mix:
+        """One pending replica more of each absent target that would be ordered if it delivered."""
+        if not self.replaced:
+            return mix
+        lifted = self._cheapest(self._lifted(offers), need)
+        # Without a pending pod nothing tells that there is still no node: all would be ordered, and removed, again.
+        all_in_use = not zero and need >= self.reachable * share_of(len(self.lines))
+        order = []
+        for line, count, more in zip(self.lines, mix, lifted, strict=True):
+            probe = line.absent and (more > count or (all_in_use and line.requested > count < line.most))
+            order.append(max(count + probe, 0 if zero else line.base))
+        return tuple(order)
+
+    def _with_trial(self, order: Mix, *, begin: bool) -> Mix:
+        """The first replica of one target that never served, which stays until it has."""
+        unproven = [at for at, line in enumerate(self.lines) if not line.measured and line.most > 0]
         tried = [at for at in unproven if self.lines[at].requested > 0]
         waits = any(not self.lines[at].absent for at in tried)
-        if not waits and begin and sum(order) < self.most:
+        if not waits and begin and sum(order) < self.pool.max_replicas:
             tried += [at for at in unproven if at not in tried][:1]
-        for at in tried:
-            order[at] = max(order[at], 1)
+        return tuple(max(count, int(at in tried)) for at, count in enumerate(order))
 
-    def _keep_ordered(self, order: list[int]) -> None:
-        """Keep pods that find no node, unless other targets have got as much in their place."""
-        missing = self.ordered - self._capacity(order)
+    def _with_ordered(self, order: Mix) -> Mix:
+        """Pods that find no node stay, unless other targets have got as much in their place."""
+        most = [min(line.requested, line.most) for line in self.lines]
+        absent = [at for at, line in enumerate(self.lines) if line.absent]
+        return filled(order, most, self.ordered, absent, self._weights)
+
+    def _until_ready(self, order: Mix, need: float) -> Mix:
+        """What goes stays while the Ready replicas that stay have less capacity than is needed and there is."""
+        ready = [line.ready for line in self.lines]
+        enough = min(need, self._capacity(ready)) * share_of(len(ready))
+        going = [at for at, line in enumerate(self.lines) if order[at] < line.ready and line.weight > 0.0]
+        going.sort(key=lambda at: self.lines[at].price / self.lines[at].weight)
+        most = [min(line.ready, line.requested) for line in self.lines]
+        kept = filled(list(map(min, ready, order)), most, enough, going, self._weights)
+        return tuple(map(max, order, kept))
+
+    def _with_lowest(self, order: Mix, limited: Limited) -> tuple[Mix, Limited]:
+        """As many replicas that serve stay where the highest ordinals go first, as far as the pool's max allows."""
+        counts = list(order)
         for at, line in enumerate(self.lines):
-            if not line.absent or line.weight <= 0.0:
-                continue
-            most = min(line.requested, line.target.most) - order[at]
-            back = max(0, min(most, math.ceil(missing / line.weight - EQUAL)))
-            order[at] += back
-            missing -= back * line.weight
-
-    def _keep_until_ready(self, order: list[int], need: float) -> None:
-        """Keep what goes while the Ready replicas that stay have less capacity than is needed and there is."""
-        lines = self.lines
-
-        def left() -> float:
-            return math.fsum(line.weight * min(line.ready, count) for line, count in zip(lines, order, strict=True))
-
-        enough = min(need, math.fsum(line.weight * line.ready for line in lines)) * share_of(len(lines))
-        going = [at for at, line in enumerate(lines) if order[at] < line.ready and line.weight > 0.0]
-        for at in sorted(going, key=lambda at: lines[at].target.price / lines[at].weight):
-            while order[at] < min(lines[at].ready, lines[at].requested) and left() < enough:
-                order[at] += 1
-
-    def _keep_lowest(self, order: list[int], limited: Limited) -> Limited:
-        """Keep as many replicas that serve where the highest ordinals go first, as far as the pool's max allows."""
-        for at, line in enumerate(self.lines):
-            wanted = order[at]
-            more = max(0, min(line.fewest(wanted), line.target.most) - wanted)
-            more = max(0, min(more, self.most - sum(order)))
+            wanted = counts[at]
+            more = max(0, min(_fewest(line, wanted), line.most) - wanted)
+            more = max(0, min(more, self.pool.max_replicas - sum(counts)))
             if more:
-                order[at] += more
-                kept, unready = limited.replicas + more * line.weight, not_ready(line.standing[:wanted])
+                counts[at] += more
+                kept, unready = limited.replicas + more * line.weight, not_ready(line.lowest[:wanted])
                 limited = limited.at_least(
-                    kept, LimitName.LOWEST_STAY, replicas=order[at], wanted=wanted, unready=unready
+                    kept, LimitName.LOWEST_STAY, replicas=counts[at], wanted=wanted, unready=unready
                 )
-        return limited
+        return tuple(counts), limited
 
-    def _in_steps(self, order: list[int], limited: Limited) -> Limited:
-        """The split with at most `max_change` replicas more in all, and at most as many fewer."""
-        if self.max_change == math.inf:
-            return limited
-        most, wanted = int(self.max_change), list(order)
-        for sign in (1, -1):
-            room = most
-            for at, line in enumerate(self.lines):
-                change = sign * (order[at] - line.requested)
-                if change > 0:
-                    order[at] = line.requested + sign * min(change, room)
-                    room -= min(change, room)
-        if order == wanted:
-            return limited
-        left = self._capacity(order)
-        if any(count > asked for count, asked in zip(order, wanted, strict=True)):  # what goes was held back
+    def _in_steps(self, order: Mix, limited: Limited) -> tuple[Mix, Limited]:
+        """At most `max_change` replicas more in all, and at most as many fewer."""
+        if self.pool.max_change == math.inf:
+            return order, limited
+        most, requested, places = int(self.pool.max_change), [line.requested for line in self.lines], range(len(order))
+        below = list(map(min, order, requested))
+        stepped = filled(below, order, sum(below) + most, places)
+        above = list(map(max, stepped, requested))
+        stepped = filled(stepped, above, sum(above) - most, reversed(places))
+        if stepped == order:
+            return order, limited
+        left = self._capacity(stepped)
+        if any(map(operator.gt, stepped, order)):  # what goes was held back
             limited = limited.at_least(left, LimitName.MAX_CHANGE, to=shown(left), most=most)
-        if left >= limited.replicas * share_of(len(self.lines)):
-            return limited  # a cheaper replacement was held back
-        return limited.at_most(left, LimitName.MAX_CHANGE, to=shown(left), most=most)
+        if left < limited.replicas * share_of(len(self.lines)):  # else a cheaper replacement was held back
+            limited = limited.at_most(left, LimitName.MAX_CHANGE, to=shown(left), most=most)
+        return stepped, limited
+
+    @property
+    def _weights(self) -> list[float]:
+        return [line.weight for line in self.lines]
 
     def _capacity(self, order: Sequence[int]) -> float:
         """Capacity of so many replicas of each target."""
-        return math.fsum(line.weight * count for line, count in zip(self.lines, order, strict=True))
+        return math.fsum(map(operator.mul, self._weights, order))
 
 
-class Split(NamedTuple):
-    """The replicas of each target."""
+def filled(
+    counts: Sequence[int],
+    most: Sequence[int],
+    enough: float,
+    places: Iterable[int],
+    weights: Sequence[float] | None = None,
+) -> Mix:
+    """Counts raised at these places, in turn and each up to its `most`, until they have `enough` capacity.
 
-    parts: tuple[Part, ...]
-    limited: Limited
-    """The requested capacity, with the limits that splitting it met."""
-
-
-def _part(line: Line, replicas: int) -> Part:
-    return Part(
-        line.target.name,
-        line.requested,
-        replicas,
-        line.ready,
-        line.speed,
-        line.cold_start,
-        line.stuck,
-        line.delivered,
-        line.weight,
-        line.absent,
-        line.target.base,
-    )
-
-
-def _lifted(offers: Sequence[Offer], lines: Sequence[Line]) -> tuple[Offer, ...]:
-    """The offers as if each target delivered."""
-    return tuple(
-        offer if not line.absent else offer._replace(most=max(offer.most, line.target.most))
-        for offer, line in zip(offers, lines, strict=True)
-    )
+    Without `weights` each replica counts as one.
+    """
+    found, weights = list(counts), weights or [1.0] * len(counts)
+    missing = enough - math.fsum(map(operator.mul, weights, counts))
+    for at in places:
+        if weights[at] > 0.0:
+            more = max(0, min(most[at] - found[at], math.ceil(missing / weights[at] - EQUAL)))
+            found[at] += more
+            missing -= more * weights[at]
+    return tuple(found)
 
 
 def counted(memory: Memory, observation: Observation, pool: Pool, now: float) -> Memory:
@@ -426,29 +365,33 @@ def _in_replicas_of(new: str, memory: Memory, pool: Pool) -> Memory:
 def fleet_of(observation: Observation, pool: Pool, memory: Memory, now: float) -> Fleet:
     """The fleet as observed, with the bounds of `pool` in replicas of any target."""
     profile, params = memory.profile, pool.params
-    worth = weights(profile.kinds, [(target.name, target.price) for target in pool.targets], profile.reference)
+    weight = weights(profile.kinds, [(target.name, target.price) for target in pool.targets], profile.reference)
     ordered = {order.target: order.replicas for order in observation.orders}
     shortages = {one.target: one for one in memory.shortages}
     standing, lines = (*observation.ready, *observation.starting), []
     for target in pool.targets:
-        kind, requested = kind_of(profile.kinds, target.name), ordered.get(target.name, 0)
-        ready = sum(one.target == target.name for one in observation.ready)
-        starting = [one for one in observation.starting if one.target == target.name]
+        name, requested = target.name, ordered.get(target.name, 0)
+        kind, shortage = kind_of(profile.kinds, name), shortages.get(name)
+        ready = sum(one.target == name for one in observation.ready)
+        starting = [one for one in observation.starting if one.target == name]
         without_node = tuple(one for one in starting if one.unschedulable)
         missing = requested - ready - len(starting)
-        shortage = shortages.get(target.name)
-        cold_start = kind.cold_start.expected(profile.cold_start.expected(params.cold_start))
-        lines.append(
-            Line(
-                target,
-                requested,
-                ready,
-                ready + len(starting) - len(without_node),
-                worth[target.name],
-                1.0 if target.name == profile.reference else kind.known_speed,
-                cold_start,
-                None if shortage is None else shortage.stuck(ready, without_node, missing, now, params),
-                tuple(lowest(one for one in standing if one.target == target.name)),
-            )
+        stuck = None if shortage is None else shortage.stuck(ready, without_node, missing, now, params)
+        part = Part(
+            name,
+            requested,
+            requested,
+            ready,
+            weight[name],
+            kind.cold_start.expected(profile.cold_start.expected(params.cold_start)),
+            stuck,
+            ready + len(starting) - len(without_node),
+            name == profile.reference or kind.speed is not None,
+            stuck is not None and (len(pool.targets) > 1 or pool.paired),
+            target.base,
+            target.most,
+            target.price,
+            tuple(lowest(one for one in standing if one.target == name)),
         )
-    return Fleet.of(lines, pool)
+        lines.append(part)
+    return Fleet(tuple(lines), pool)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from servingpool.catalogue.limits import LimitName
 from servingpool.catalogue.template import render
 from servingpool.decision.figures import Figures
-from servingpool.decision.observation import EPSILON, Reading
+from servingpool.decision.observation import EPSILON, Reading, Replica
 from servingpool.decision.observe.samples import Standing
 from servingpool.decision.plan import Candidate, Course
 from servingpool.decision.pool import Bounds
@@ -27,7 +27,7 @@ def share_of(targets: int) -> float:
 
 
 class Part(NamedTuple):
-    """The decision on a target."""
+    """A target with its replicas as they stand, and the decision on it."""
 
     target: str
     """Name of the target."""
@@ -36,25 +36,36 @@ class Part(NamedTuple):
     replicas: int
     """Desired `spec.replicas` of the target."""
     ready: int
-    speed: Reading
-    """Capacity of one replica, in replicas of the reference target; Unknown until both targets have served."""
+    weight: float
+    """Capacity of one replica, in replicas of the reference target."""
     cold_start: float
     """Seconds from request to Ready: the target's own starts where there were some, else the pool's."""
     stuck: str | None = None
     """Why the target does not deliver its requested replicas, as a sentence; None where it delivers."""
     delivered: int = 0
     """Replicas that are Ready or load on a node."""
-    weight: float = 1.0
-    """Capacity that one replica counted for: its speed, or a guess by price before the speed was known."""
+    measured: bool = True
+    """Whether the weight is measured; else it is a guess by price, until both targets have served."""
     absent: bool = False
     """Whether replicas that the target does not deliver count for nothing, for it is not the only target."""
     base: int = 0
     """Replicas that always stay."""
+    most: int = 2**31 - 1
+    """Most replicas that the target may have."""
+    price: float = 1.0
+    """Price of a replica."""
+    lowest: tuple[Replica, ...] = ()
+    """Replicas of the target, the lowest ordinal first, where the highest go first."""
 
     @property
     def useful(self) -> int:
         """Replicas that serve or will serve: without an absent target's replicas that never come."""
         return min(self.replicas, self.delivered) if self.absent else self.replicas
+
+    @property
+    def credited(self) -> int:
+        """Replicas that count as requested: those that will come."""
+        return self._replace(replicas=self.requested).useful
 
 
 class Verdict(StrEnum):

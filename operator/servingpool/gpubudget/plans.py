@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from servingpool.adapters.cluster.objects import Key, TargetKey
 from servingpool.api.gpu_budget import BudgetSpec
+from servingpool.decision.allocate import filled
 from servingpool.decision.decision import BudgetCut, Decision, Part, moves, share_of, verdict_of_parts
 from servingpool.decision.observation import Unknown
 from servingpool.decision.roles import DECODE, PREFILL
@@ -44,7 +45,7 @@ def wanted_by(plan: StagePlan, permission: ScalePermission) -> Wanted:
         float("inf") if step is None else float(step),
         permission.act,
         decision.at,
-        frozenset(part.target for part in decision.parts if part.stuck is None and part.speed != 0.0),
+        frozenset(part.target for part in decision.parts if part.stuck is None and part.weight > 0.0),
     )
 
 
@@ -226,51 +227,47 @@ def _beside(stage: StagePlan, other: StagePlan, left: Decision) -> StagePlan:
 def _cut(plan: StagePlan, allowed: Mapping[TargetKey, Allowance]) -> Decision:
     """A stage's plan within the budgets, target by target."""
     before, places = plan.decision.parts, {one.name: allowed.get(one.workload.key) for one in plan.seen.targets}
-    after = [_within(part, places[part.target]) for part in before]
-    if after == list(before):
+    within = [_within(part, places[part.target]) for part in before]
+    if within == [part.replicas for part in before]:
         return plan.decision
     needed = needed_by(plan.decision)
-    _in_steps(after, before, plan.seen.pool.spec.behavior.max_change_per_step)
-    _keep_what_serves(after, before, needed)
+    counts = _kept(_in_steps(within, before, plan.seen.pool.spec.behavior.max_change_per_step), before, needed)
+    after = tuple(part._replace(replicas=count) for part, count in zip(before, counts, strict=True))
     cuts: list[BudgetCut] = []
     for at, (part, whole) in enumerate(zip(after, before, strict=True)):
         place = places[part.target]
         if place is not None and part.replicas < whole.replicas:
             left = capacity_of([*after[: at + 1], *before[at + 1 :]])
             cuts.append(BudgetCut(part.target, part.replicas, place.budget, place.detail, left))
-    parts = tuple(after)
-    if parts == before:
+    if after == before:
         return plan.decision
-    moved = moves(parts, plan.learned.reference)
-    return plan.decision.within_budgets(parts, verdict_of_parts(parts), moved, needed, cuts)
+    moved = moves(after, plan.learned.reference)
+    return plan.decision.within_budgets(after, verdict_of_parts(after), moved, needed, cuts)
 
 
-def _within(part: Part, place: Allowance | None) -> Part:
+def _within(part: Part, place: Allowance | None) -> int:
     if place is None:
-        return part
-    return part._replace(replicas=min(part.replicas, part.requested if place.most is None else place.most))
+        return part.replicas
+    return min(part.replicas, part.requested if place.most is None else place.most)
 
 
-def _in_steps(after: list[Part], before: Sequence[Part], step: int | None) -> None:
+def _in_steps(counts: Sequence[int], before: Sequence[Part], step: int | None) -> Sequence[int]:
     """Budgets and decision together remove no more replicas than the pool may lose at once."""
-    beyond = sum(max(0, part.requested - part.replicas) for part in after) - (math.inf if step is None else step)
-    for at, whole in enumerate(before):
-        taken = min(whole.requested, whole.replicas) - after[at].replicas
-        if beyond > 0 and taken > 0:
-            back = int(min(beyond, taken))
-            after[at] = after[at]._replace(replicas=after[at].replicas + back)
-            beyond -= back
+    if step is None:
+        return counts
+    beyond = sum(max(0, part.requested - count) for part, count in zip(before, counts, strict=True)) - step
+    most = [min(part.requested, part.replicas) for part in before]
+    return filled(counts, most, sum(counts) + beyond, range(len(counts)))
 
 
-def _keep_what_serves(after: list[Part], before: Sequence[Part], needed: float) -> None:
+def _kept(counts: Sequence[int], before: Sequence[Part], needed: float) -> Sequence[int]:
     """Nothing is removed that is needed because a budget has cut what was to serve in its place.
 
     Replicas that a budget asks for go all the same, and so do those that never came: what waits for their GPUs may be
     another target of this pool.
     """
     enough = min(needed, capacity_of(before)) * share_of(len(before))
-    for at, whole in enumerate(before):
-        if whole.stuck is not None or after[at].replicas < whole.replicas or whole.weight <= 0.0:
-            continue
-        while after[at].replicas < whole.requested and capacity_of(after) < enough:
-            after[at] = after[at]._replace(replicas=after[at].replicas + 1)
+    useful = [part._replace(replicas=count).useful for part, count in zip(before, counts, strict=True)]
+    uncut = [at for at, part in enumerate(before) if part.stuck is None and counts[at] >= part.replicas]
+    kept = filled(useful, [part.requested for part in before], enough, uncut, [part.weight for part in before])
+    return list(map(max, counts, kept))

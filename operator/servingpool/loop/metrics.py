@@ -255,8 +255,8 @@ def _by_target(pools: Snapshot) -> Iterator[Family]:
             requested.add_metric(labels, one.requested)
             ready.add_metric(labels, one.ready)
             desired.add_metric(labels, one.replicas)
-            if not isinstance(one.speed, Unknown):
-                speed.add_metric(labels, one.speed)
+            if one.measured:
+                speed.add_metric(labels, one.weight)
     yield from (requested, ready, desired, speed)
 
 

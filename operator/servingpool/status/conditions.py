@@ -334,7 +334,7 @@ def targets_of(parts: Sequence[Part], *, done: bool) -> tuple[TargetStatus, ...]
             replicas=one.replicas if done else one.requested,
             ready=one.ready,
             desired=one.replicas,
-            speed=None if isinstance(one.speed, Unknown) else round(one.speed, 2),
+            speed=round(one.weight, 2) if one.measured else None,
             cold_start=brief(one.cold_start),
             stuck=one.stuck,
         )

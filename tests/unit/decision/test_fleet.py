@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from servingpool.catalogue.limits import LimitName
-from servingpool.decision.allocate import Fleet, Line
-from servingpool.decision.decision import ENOUGH, Limited, Verdict, moves, verdict_of_parts
+from servingpool.decision.allocate import Fleet
+from servingpool.decision.decision import ENOUGH, Limited, Part, Verdict, moves, verdict_of_parts
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.params import DEFAULT
-from servingpool.decision.pool import Pool, Slo, Target
+from servingpool.decision.pool import Pool, Slo
 
 UNPROVEN = Unknown("no replica of it has served yet")
 SPEEDS: list[Reading] = [0.0, 0.3, 0.5, 1.0, 2.0, UNPROVEN]
@@ -31,22 +31,24 @@ def line(
     loading: int = 0,
     speed: Reading = 1.0,
     stuck: str | None = None,
-) -> Line:
+) -> Part:
     ready = ordered - loading if ready is None else ready
     weight = speed if isinstance(speed, float) else 0.3
-    return Line(Target(name, price, base, most), ordered, ready, ready + loading, weight, speed, 100.0, stuck)
+    measured, delivered = speed is not UNPROVEN, ready + loading
+    return Part(name, ordered, ordered, ready, weight, 100.0, stuck, delivered, measured, False, base, most, price)
 
 
-def fleet(*lines: Line, least: int = 1, most: int = 20, max_change: float = math.inf) -> Fleet:
+def fleet(*lines: Part, least: int = 1, most: int = 20, max_change: float = math.inf) -> Fleet:
     params = replace(DEFAULT, worth_moving=0.1)
-    return Fleet.of(lines, Pool(Slo(2.0), least, most, max_change=max_change, params=params))
+    stand = tuple(one._replace(absent=one.stuck is not None and len(lines) > 1) for one in lines)
+    return Fleet(stand, Pool(Slo(2.0), least, most, max_change=max_change, params=params))
 
 
 def split(of: Fleet, need: float, *, move: bool = True, trial: bool = False) -> tuple[int, ...]:
-    return tuple(part.replicas for part in of.split(Limited(need), move=move, trial=trial).parts)
+    return tuple(part.replicas for part in of.split(Limited(need), move=move, trial=trial)[0])
 
 
-def l40s(*, ordered: int = 0) -> Line:
+def l40s(*, ordered: int = 0) -> Part:
     return line("l40s", price=1.0, speed=0.3, ordered=ordered)
 
 
@@ -115,21 +117,21 @@ class TestWhileTheNeedIsNotKnown:
 
     def test_pods_without_a_node_stay_ordered_unless_another_target_serves_in_their_place(self) -> None:
         lost = line("spot", price=1.0, ordered=3, ready=1, stuck="2 pods find no node")
-        parts = fleet(line(ordered=1), lost).split(Limited(2.0), move=False, trial=False, keep=True).parts
+        parts = fleet(line(ordered=1), lost).split(Limited(2.0), move=False, trial=False, keep=True)[0]
         assert [part.replicas for part in parts] == [1, 3]
-        parts = fleet(line(ordered=1), lost).split(Limited(4.0), move=False, trial=False, keep=True).parts
+        parts = fleet(line(ordered=1), lost).split(Limited(4.0), move=False, trial=False, keep=True)[0]
         assert [part.replicas for part in parts] == [3, 2]
 
     def test_a_target_that_counts_for_little_or_nothing_stays(self) -> None:
         some = fleet(
             line(ordered=20, most=20), line("small", speed=0.01, ordered=1), line("slow", speed=0.0, ordered=1), most=30
         )
-        parts = some.split(Limited(some.standing), move=False, trial=False, keep=True).parts
+        parts = some.split(Limited(some.standing), move=False, trial=False, keep=True)[0]
         assert [part.replicas for part in parts] == [20, 1, 1]
 
     def test_a_pool_that_has_lost_all_is_not_at_zero(self) -> None:
         lost = line("spot", price=1.0, ordered=4, ready=0, stuck="4 pods find no node")
-        parts = fleet(lost, line(), least=0).split(Limited(0.0), move=False, trial=False, keep=True).parts
+        parts = fleet(lost, line(), least=0).split(Limited(0.0), move=False, trial=False, keep=True)[0]
         assert [part.replicas for part in parts] == [4, 0]
 
 
@@ -170,8 +172,8 @@ def fleets(draw: st.DrawFn) -> Fleet:
         price = draw(st.sampled_from([0.5, 1.0, 4.0]))
         one = line(f"t{at}", price=price, base=base, most=most, ordered=ordered, ready=ready, speed=speed, stuck=stuck)
         lines.append(one._replace(delivered=ready + loading))
-    bases = sum(one.target.base for one in lines)
-    return fleet(*lines, least=max(1, bases), most=max(1, sum(one.target.most for one in lines)))
+    bases = sum(one.base for one in lines)
+    return fleet(*lines, least=max(1, bases), most=max(1, sum(one.most for one in lines)))
 
 
 @settings(deadline=None)
@@ -179,9 +181,9 @@ def fleets(draw: st.DrawFn) -> Fleet:
 def test_whatever_stands_each_target_keeps_its_bounds_and_ready_capacity_that_is_needed_stays(
     some: Fleet, need: float, move: bool, trial: bool
 ) -> None:
-    parts = some.split(Limited(need), move=move, trial=trial).parts
+    parts = some.split(Limited(need), move=move, trial=trial)[0]
     for part, one in zip(parts, some.lines, strict=True):
-        assert one.target.base <= part.replicas <= max(one.target.most, one.requested)
+        assert one.base <= part.replicas <= max(one.most, one.requested)
     served = sum(one.weight * one.ready for one in some.lines)
     left = sum(one.weight * min(one.ready, part.replicas) for part, one in zip(parts, some.lines, strict=True))
     assert left >= min(need, served) * ENOUGH
@@ -192,7 +194,7 @@ def test_whatever_stands_each_target_keeps_its_bounds_and_ready_capacity_that_is
 def test_what_was_ordered_is_not_ordered_otherwise_at_the_next_look(some: Fleet, need: float) -> None:
     """Once all is Ready the answer is one that stays: nothing swings between two mixes."""
     for _ in range(4):
-        parts = some.split(Limited(need), move=True, trial=False).parts
+        parts = some.split(Limited(need), move=True, trial=False)[0]
         lines = tuple(
             one._replace(
                 requested=part.replicas, ready=part.replicas, delivered=part.replicas, stuck=None, absent=False
@@ -200,7 +202,7 @@ def test_what_was_ordered_is_not_ordered_otherwise_at_the_next_look(some: Fleet,
             for one, part in zip(some.lines, parts, strict=True)
         )
         some = replace(some, lines=lines)
-    assert tuple(part.replicas for part in some.split(Limited(need), move=True, trial=False).parts) == tuple(
+    assert tuple(part.replicas for part in some.split(Limited(need), move=True, trial=False)[0]) == tuple(
         one.requested for one in some.lines
     )
 
@@ -228,7 +230,7 @@ def test_where_nodes_of_two_targets_lack_the_orders_come_to_rest(targets: list[t
 
 
 def test_a_sentence_says_what_changes() -> None:
-    parts = fleet(line(ordered=2), l40s()).split(Limited(2.2), move=False, trial=False).parts
+    parts = fleet(line(ordered=2), l40s()).split(Limited(2.2), move=False, trial=False)[0]
     assert moves(parts, "h100") == "scale up l40s 0 -> 1 (counted in replicas of h100)"
     assert verdict_of_parts(parts) is Verdict.SCALE_UP
 
@@ -243,15 +245,15 @@ class TestAlone:
 
     def test_a_step_is_told_where_it_changes_the_answer(self) -> None:
         some = fleet(line(ordered=2), max_change=2.0)
-        limited = some.split(Limited(7.0), move=False, trial=False).limited
+        limited = some.split(Limited(7.0), move=False, trial=False)[1]
         assert [(one.name, one.before, one.after) for one in limited.applied] == [(LimitName.MAX_CHANGE, 7.0, 4.0)]
 
 
 class TestRole:
     """A target alone of a role: the other role's size follows from this one's."""
 
-    def pair(self, one: Line, *, least: int = 1, most: int = 10) -> Fleet:
-        return Fleet.of((one,), Pool(Slo(2.0), least, most, paired=True))
+    def pair(self, one: Part, *, least: int = 1, most: int = 10) -> Fleet:
+        return Fleet((one._replace(absent=one.stuck is not None),), Pool(Slo(2.0), least, most, paired=True))
 
     def test_keeps_its_own_base_above_the_pools_min(self) -> None:
         assert split(self.pair(line(base=3, ordered=5)), 1.0) == (3,)
@@ -264,6 +266,6 @@ class TestRole:
 def test_a_step_that_holds_back_a_cheaper_replacement_is_not_told_as_need() -> None:
     some = fleet(line(ordered=5), line("cheap", price=1.0), max_change=2.0)
     found = some.split(Limited(5.0), move=True, trial=False)
-    assert [part.replicas for part in found.parts] == [5, 2]
-    assert found.limited == Limited(5.0)
-    assert some.split(Limited(5.0001), move=True, trial=False).limited == Limited(5.0001), "no part of a replica lacks"
+    assert [part.replicas for part in found[0]] == [5, 2]
+    assert found[1] == Limited(5.0)
+    assert some.split(Limited(5.0001), move=True, trial=False)[1] == Limited(5.0001), "no part of a replica lacks"

@@ -52,7 +52,7 @@ def test_more_capacity_costs_more_and_none_is_weighed_that_costs_no_less(some: t
 @settings(deadline=None)
 @given(offers(), st.floats(1.0, 12.0))
 def test_what_is_weighed_costs_as_little_as_any_mix_of_its_capacity(some: tuple[Offer, ...], last: float) -> None:
-    capacities, prices = front(some, last)
+    capacities, prices, _ = front(some, last)
     every = [tuple(mix) for mix in product(*(range(offer.least, offer.most + 1) for offer in some))]
     for at, paid in zip(capacities, prices, strict=True):
         best = min(price(some, mix) for mix in every if capacity(some, mix) >= at * (1.0 - 1e-9))
@@ -81,7 +81,7 @@ def test_eight_targets_of_a_hundred_replicas_take_few_steps() -> None:
 
 def test_eight_targets_of_ten_thousand_replicas_are_weighed_in_few_sizes() -> None:
     some = tuple(Offer(1.0 + 0.13 * n, 1.0 + 0.14 * n, 0, 10_000) for n in range(8))
-    capacities, prices = front(some, 9000.0)
+    capacities, prices, _ = front(some, 9000.0)
     assert len(capacities) < MIXES**2
     assert (capacities[-1], prices[-1]) == (9000.0, 9000.0)
 

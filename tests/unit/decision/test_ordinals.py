@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,13 +10,13 @@ from itertools import product
 import pytest
 
 from servingpool.catalogue.limits import LimitName
-from servingpool.decision.allocate import Fleet, Line, fewest, lowest, not_ready
-from servingpool.decision.decision import Limited
+from servingpool.decision.allocate import Fleet, fewest, lowest, not_ready
+from servingpool.decision.decision import Limited, Part
 from servingpool.decision.learn.kinds import Shortage
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Observation, Replica
 from servingpool.decision.params import DEFAULT
-from servingpool.decision.pool import ONLY, Target, Window
+from servingpool.decision.pool import ONLY, Window
 
 from .world import POOL, START, Engine, World
 
@@ -117,21 +116,23 @@ def test_a_fleet_whose_first_ordinal_is_dead_is_not_shrunk_into_those_that_serve
 
 
 def test_of_several_targets_one_that_removes_the_highest_keeps_as_many_that_serve() -> None:
-    target = Target("numbered", 1.0)
-    fleet = Fleet((line(target, "drrr"), line(Target("other", 3.0), "")), 1, 10, math.inf, 0.1)
-    orders = [part.replicas for part in fleet.split(Limited(3.0), move=False, trial=False).parts]
-    assert orders == [4, 0]
-    chosen = Fleet((line(target, "drrr")._replace(standing=()), *fleet.lines[1:]), 1, 10, math.inf, 0.1)
-    assert [part.replicas for part in chosen.split(Limited(3.0), move=False, trial=False).parts] == [3, 0]
-    assert [part.replicas for part in replace(fleet, most=3).split(Limited(3.0), move=False, trial=False).parts] == [
-        3,
-        0,
-    ]
+    numbered, other = line("numbered", "drrr"), line("other", "")._replace(price=3.0)
+    pool = replace(POOL, min_replicas=1, max_replicas=10)
+
+    def orders(*lines: Part, most: int = 10) -> list[int]:
+        fleet = Fleet(lines, replace(pool, max_replicas=most))
+        return [part.replicas for part in fleet.split(Limited(3.0), move=False, trial=False)[0]]
+
+    assert orders(numbered, other) == [4, 0]
+    assert orders(numbered._replace(lowest=()), other) == [3, 0]
+    assert orders(numbered, other, most=3) == [3, 0]
 
 
-def line(target: Target, replicas: str) -> Line:
-    ready = replicas.count("r")
-    return Line(target, len(replicas), ready, len(replicas), 1.0, 1.0, START_TAKES, None, tuple(standing(replicas)))
+def line(target: str, replicas: str) -> Part:
+    count = len(replicas)
+    return Part(
+        target, count, count, replicas.count("r"), 1.0, START_TAKES, delivered=count, lowest=tuple(standing(replicas))
+    )
 
 
 def test_starts_one_after_another_take_as_many_cold_starts() -> None:

@@ -67,7 +67,7 @@ def test_where_no_target_delivers_the_condition_says_so() -> None:
 
 
 def test_a_target_is_told_with_its_speed_once_that_is_known() -> None:
-    told = targets_of([ON_DEMAND, SPOT_IS_OUT._replace(speed=Unknown("new"))], done=False)
+    told = targets_of([ON_DEMAND, SPOT_IS_OUT._replace(measured=False)], done=False)
     assert told is not None
     assert told[0].to_dict() == {
         "name": "on-demand",

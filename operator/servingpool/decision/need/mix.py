@@ -17,8 +17,6 @@ Counts = NDArray[np.intp]
 Mix = tuple[int, ...]
 """Replicas of each offer, in their order."""
 
-MOST_STEPS = 2000
-"""Steps of a search, after which the best mix so far counts. Two targets of 100 replicas take about 100."""
 MIXES = 256
 """Mixes so far, and numbers of replicas of the next offer, that are combined where all would make more than its square:
 eight targets with a max of 10,000 would make millions."""
@@ -60,35 +58,48 @@ def greatest(offers: Sequence[Offer]) -> Mix:
     return tuple(offer.most if offer.weight > 0.0 else offer.least for offer in offers)
 
 
-def front(offers: Sequence[Offer], enough: float) -> tuple[Array, Array]:
-    """Capacities and prices of the mixes that are worth their price, both ascending: less capacity costs less.
+class Front(NamedTuple):
+    """Mixes that are worth their price: less capacity costs less."""
 
-    Up to the first mix of `enough` capacity; where none has it, up to the `greatest`. Offer by offer, each mix so far
-    with each number of replicas of the next one.
+    capacities: Array
+    """Ascending, as the prices."""
+    prices: Array
+    mixes: Counts
+    """A row for each mix, with the replicas of each offer."""
+
+    def at(self, places: Counts) -> Front:
+        """The mixes at these places."""
+        return Front(self.capacities[places], self.prices[places], self.mixes[places])
+
+
+def front(offers: Sequence[Offer], enough: float) -> Front:
+    """The mixes up to the first one of `enough` capacity; where none has it, up to the `greatest`.
+
+    Offer by offer, each mix so far with each number of replicas of the next one.
     """
     least = tuple(offer.least for offer in offers)
-    capacities, prices = np.array([capacity(offers, least)]), np.array([price(offers, least)])
-    missing = enough - float(capacities[0])
-    for offer in offers:
+    found = Front(np.array([capacity(offers, least)]), np.array([price(offers, least)]), np.array([least]))
+    missing = enough - float(found.capacities[0])
+    for at, offer in enumerate(offers):
         room = offer.most - offer.least
         if offer.weight <= 0.0 or room == 0 or missing <= 0.0:
             continue
         more = np.arange(min(room, math.ceil(missing / offer.weight)) + 1)
-        if len(more) * len(capacities) > MIXES**2:
-            few = _few(len(capacities))
-            more, capacities, prices = more[_few(len(more))], capacities[few], prices[few]
-        if len(capacities) == 1:  # of one offer each number is worth its price
-            capacities, prices = capacities + more * offer.weight, prices + more * offer.price
-            continue
-        capacities = np.add.outer(more * offer.weight, capacities).ravel()
-        prices = np.add.outer(more * offer.price, prices).ravel()
-        # Of equal prices the greater capacity is the first, and the other one is not worth it.
-        order = np.lexsort((-capacities, (prices / prices.max()).round(DIGITS)))
-        best = np.maximum.accumulate(capacities[order])
-        before = np.concatenate(([-1.0], best[:-1]))
-        kept = order[(best > before * (1.0 + EQUAL)) & (before < enough)]
-        capacities, prices = capacities[kept], prices[kept]
-    return capacities, prices
+        if len(more) * len(found.prices) > MIXES**2:
+            more, found = more[_few(len(more))], found.at(_few(len(found.prices)))
+        before = len(found.prices)
+        mixes = np.tile(found.mixes, (len(more), 1))
+        mixes[:, at] += np.repeat(more, before)
+        capacities = np.add.outer(more * offer.weight, found.capacities).ravel()
+        prices = np.add.outer(more * offer.price, found.prices).ravel()
+        found = Front(capacities, prices, mixes)
+        if before > 1:  # of one offer each number is worth its price
+            # Of equal prices the greater capacity is the first, and the other one is not worth it.
+            order = np.lexsort((-capacities, (prices / prices.max()).round(DIGITS)))
+            best = np.maximum.accumulate(capacities[order])
+            under = np.concatenate(([-1.0], best[:-1]))
+            found = found.at(order[(best > under * (1.0 + EQUAL)) & (under < enough)])
+    return found
 
 
 def _few(count: int) -> Counts:
@@ -98,56 +109,8 @@ def _few(count: int) -> Counts:
 
 
 def cheapest_mix(offers: Sequence[Offer], need: float) -> Mix:
-    """The cheapest mix of at least this capacity; `greatest` where none has it. Among equals, the earlier offers.
-
-    Branch and bound, the best value first: what is still needed costs at least the unit price of the next offer.
-    """
-    least = tuple(offer.least for offer in offers)
-    rest = need * share_of(len(offers)) - capacity(offers, least)
-    if rest <= 0.0:
-        return least
-    order = sorted((at for at, offer in enumerate(offers) if offer.weight > 0.0), key=lambda at: offers[at].unit_price)
-    room = [offers[at].most - offers[at].least for at in order]
-    beyond = [0.0] * (len(order) + 1)
-    """Capacity of the offers from each one on."""
-    for place in reversed(range(len(order))):
-        beyond[place] = beyond[place + 1] + room[place] * offers[order[place]].weight
-    if beyond[0] < rest:
-        return greatest(offers)
-    search = _Search([offers[at] for at in order], room, beyond)
-    search.go(0, rest, 0.0, ())
-    more = dict(zip(order, search.found, strict=True))
-    return tuple(count + more.get(at, 0) for at, count in enumerate(least))
-
-
-@dataclass(slots=True)
-class _Search:
-    offers: Sequence[Offer]
-    """Offers, the best value first."""
-    room: Sequence[int]
-    beyond: Sequence[float]
-    best: float = math.inf
-    found: Mix = ()
-    steps: int = 0
-
-    def go(self, place: int, rest: float, paid: float, taken: Mix) -> None:
-        """Try all counts of the offer at `place`, where `rest` is still needed and `paid` was spent."""
-        self.steps += 1
-        if rest <= 0.0 or place == len(self.offers):
-            if paid < self.best * (1.0 - EQUAL):
-                self.best, self.found = paid, taken + (0,) * (len(self.offers) - place)
-            return
-        offer = self.offers[place]
-        following = self.offers[place + 1].unit_price if place + 1 < len(self.offers) else math.inf
-        for count in range(min(self.room[place], math.ceil(rest / offer.weight)), -1, -1):
-            left, spent = rest - count * offer.weight, paid + count * offer.price
-            if left > self.beyond[place + 1] + EQUAL * rest or (self.steps > MOST_STEPS and self.found):
-                return  # fewer of this one leave too much for the others
-            if spent + (left * following if left > 0.0 else 0.0) >= self.best * (1.0 - EQUAL):
-                if left > 0.0:
-                    return  # with fewer of it the bound only grows
-                continue
-            self.go(place + 1, left, spent, (*taken, count))
+    """The cheapest mix of at least this capacity; `greatest` where none has it. Among equals, the earlier offers."""
+    return tuple(front(offers, need * share_of(len(offers))).mixes[-1].tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +128,7 @@ class Frontier:
         return self._found[last]
 
     def _upto(self, last: float) -> tuple[Array, Array]:
-        capacities, prices = front(self.offers, last)
+        capacities, prices, _ = front(self.offers, last)
         some = capacities > 0.0
         if not some.any():
             return np.ones(1), np.ones(1)  # there is nothing to choose
