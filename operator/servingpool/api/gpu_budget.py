@@ -234,6 +234,8 @@ class BudgetedPool(Part):
     """GPUs that its pods hold: requested, loading and draining; absent if unknown."""
     due: Count | None = None
     """GPUs that are its due; absent if unknown."""
+    firm: Count | None = None
+    """GPUs of its floor and its min that no other pool's min, priority or need takes."""
     wanted: Count | None = None
     """GPUs that its decision asks for; absent if unknown."""
 
@@ -253,8 +255,8 @@ class BudgetStatus(StoredStatus):
     """GPUs that are due to pools and not theirs yet, because other pods hold them."""
     why: Sentence | None = None
     """What determines the budget now, for `kubectl get`: a condition's reason."""
-    pools: Annotated[tuple[BudgetedPool, ...], Field(strict=False, max_length=128)] = ()
-    """Pools of the budget, the first 128 by priority and name."""
+    pools: Annotated[tuple[BudgetedPool, ...], Field(strict=False, max_length=1_000)] = ()
+    """Pools of the budget, the first 1000 by priority and name."""
 
 
 class BudgetMetadata(Part):

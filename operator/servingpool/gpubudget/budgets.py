@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from servingpool.adapters.cluster.devices import ClaimTemplates
 from servingpool.adapters.cluster.objects import Key, TargetKey
 from servingpool.adapters.cluster.scale import TargetReader
-from servingpool.api.gpu_budget import GPUBudget
+from servingpool.api.gpu_budget import BudgetStatus, GPUBudget
 from servingpool.decision.observation import Unknown
 from servingpool.gpubudget.ledger import Held, Holdings
 from servingpool.gpubudget.members import Groups, Member, Membership, Subject
@@ -69,11 +69,21 @@ class Shared:
     """False where no valid spec was seen: then it limits no pool."""
     room: Mapping[TargetKey, int] = field(default_factory=dict)
     """Replicas of each target that could be ordered now."""
+    counts: dict[TargetKey, int] = field(default_factory=dict)
+    """GPUs of each target as looked at since; filled by the first order that is checked."""
 
     @property
     def held(self) -> int | None:
         """GPUs that all its pools hold, with ending pods of former pools; None where it was never valid."""
         return self.leaving + sum(claim.held for claim in self.claims) if self.valid else None
+
+    @property
+    def firm(self) -> Counter[Key]:
+        """GPUs of each pool that no other pool's min, priority or need takes."""
+        found: Counter[Key] = Counter()
+        for one, claim in zip(self.members, self.claims, strict=False):
+            found[one.key] += self.grants[claim.pool].firm
+        return found
 
     def by_pool(self) -> dict[Key, InBudget]:
         """GPUs of each pool under the budget; zeros where the pool's GPUs are unknown."""
@@ -86,6 +96,11 @@ class Shared:
             mine = InBudget(claim.held, share * claim.gpus, claim.wanted * claim.gpus)
             found[one.key] = found.get(one.key, InBudget(0, 0, 0)) + mine
         return found
+
+
+RECOUNT_EVERY = 16
+"""Orders between two looks at all targets of a budget, as many as are sent at a time. In between only those are looked
+at for which we have ordered: each order looking at all was quadratic."""
 
 
 class Budgets:
@@ -101,6 +116,8 @@ class Budgets:
         """GPUs that each pool wants, of both roles where its targets have roles."""
         self.latest: dict[str, Shared] = {}
         """Each budget as it was shared last, by name."""
+        self._checked = 0
+        """Orders that were checked."""
         self._fresh: set[str] = set()
         """Names of the budgets that were shared since `settle`."""
 
@@ -213,15 +230,18 @@ class Budgets:
             budget = budgets.get(name)
             if mine is None or budget is None:
                 continue
-            own, total = self._look(mine, budget, plan.at), self._leaving(shared, plan.at)
+            own = self._look(mine, budget, plan.at)
             if isinstance(own, Unknown):
                 return False
-            for one in shared.members:
-                held = own if one is mine else self._look(one, budget, plan.at)
-                total += one.held.gpus if isinstance(held, Unknown) else held.gpus
+            self._checked += 1
+            if len(shared.counts) < len(shared.members) or self._checked % RECOUNT_EVERY == 0:
+                for one in shared.members:
+                    self._count(shared, one, plan.at)
+            shared.counts[mine.target] = own.gpus
+            total = sum(shared.counts.values()) + self._leaving(shared, plan.at)
             more = max(0, action.replicas - own.ordered) * own.each
             # Pods that have no node keep no pool from its floor and its min.
-            spared = shared.idle if action.replicas <= shared.grants[mine.claimed_as].firm else 0
+            spared = shared.idle if action.replicas * own.each <= shared.grants[mine.claimed_as].firm else 0
             if total + more > budget.spec.gpus + spared:
                 log.info("GPUBudget %s is used up meanwhile.", name, extra=plan.meta.log_fields)
                 return False
@@ -232,7 +252,12 @@ class Budgets:
         for shared in self.latest.values():
             for one in shared.members:
                 if one.target == action.target.key:
-                    self._look(one, shared.budget, now)
+                    self._count(shared, one, now)
+
+    def _count(self, shared: Shared, one: Member, now: float) -> None:
+        """Look at a target again. One whose GPUs are unknown counts as it was shared."""
+        seen = self._look(one, shared.budget, now)
+        shared.counts[one.target] = one.held.gpus if isinstance(seen, Unknown) else seen.gpus
 
     def _look(self, one: Member, budget: GPUBudget, now: float) -> Held | Unknown:
         return self._holdings.held(one.target, one.stated, budget, now)
@@ -247,14 +272,24 @@ class Budgets:
         left = known - {one.target for one in members}
         return frozenset(each for each in left if self._holdings.leaving(name, each, now))
 
-    def _before(self, budget: GPUBudget, members: Sequence[Member]) -> Mapping[str, int]:
-        """GPUs of each pool that were firm until now; of a new leader its share, as the status has it."""
+    def _before(self, budget: GPUBudget, members: Sequence[Member], claims: Sequence[Claim]) -> Mapping[str, int]:
+        """GPUs of each claim that were firm until now: its pool's; where a new leader does not know, as the status has.
+
+        By pool, for that lasts: its targets may become others.
+        """
         known = self.latest.get(budget.metadata.name)
-        if known is not None:
-            return {claim.pool: known.grants[claim.pool].firm * claim.gpus for claim in known.claims}
-        due = {(one.namespace, one.name): one.due or 0 for one in budget.status.pools}
-        # Of a pool with several targets it does not tell which of them has how much.
-        return {one.claimed_as: due.get(one.key, 0) for one in members if len(one.names) == 1}
+        left: Counter[Key] = Counter()
+        if known is None:
+            stored = BudgetStatus.found(self._cache.budgets[budget.metadata.name].get("status"))
+            left.update({(one.namespace, one.name): one.firm or 0 for one in stored.pools})
+        else:
+            left.update(known.firm)
+        found = {}
+        for one, claim in zip(members, claims, strict=True):
+            most = claim.held if claim.fixed else claim.least * claim.gpus
+            found[claim.pool] = min(left[one.key], most)
+            left[one.key] -= found[claim.pool]
+        return found
 
     def _share(
         self, budget: GPUBudget, members: tuple[Member, ...], taken: Mapping[str, Sequence[str]], now: float
@@ -266,7 +301,9 @@ class Budgets:
         uncounted = next(((one.claimed_as, one.unknown) for one in members if one.unknown is not None), None)
         claims = claims_in(budget.spec, members, self._wanted, now)
         leaving, lending = self._leaving(shared, now), budget.spec.lending
-        grants = share(budget.spec.gpus, claims, lending=lending, leaving=leaving, before=self._before(budget, members))
+        grants = share(
+            budget.spec.gpus, claims, lending=lending, leaving=leaving, before=self._before(budget, members, claims)
+        )
         idle = idle_in(claims, {pool: grant.share for pool, grant in grants.items()})
         shared = replace(shared, claims=claims, grants=grants, leaving=leaving, idle=idle, uncounted=uncounted)
         if all(len(one.names) == 1 for one in members):

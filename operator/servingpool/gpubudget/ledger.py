@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from servingpool.adapters.cluster.devices import ClaimTemplates, Devices
@@ -65,13 +65,11 @@ class Holdings:
         each = self.of_replica(workload, stated, spec)
         if isinstance(each, Unknown):
             return each
-        of_pod = math.ceil(each / workload.size)  # where the pods themselves tell nothing
 
         def gpus(pod: Pod) -> int | Unknown:
             if _elsewhere(pod.nodes, spec):
                 return 0
-            found = self._asked(namespace, pod.devices, spec)
-            return max(found, of_pod) if found == 0 and stated is not None and not _tells(pod.devices) else found
+            return self._asked(namespace, pod.devices, spec)
 
         standing = [{pod.uid: gpus(pod) for pod in pods} for pods in self._cache.replicas(workload)]
         draining = {pod.uid: gpus(pod) for pod in self._cache.draining(workload) if runs(pod.uid)}
@@ -84,27 +82,30 @@ class Holdings:
         ordered = max(workload.replicas, self._orders.most(workload, now))
         seen = before.seen(ordered, known[:-1], each, workload.size, runs, known[-1], now)
         self._remember(known_as, seen)
-        return Held(seen.gpus, each, ordered, self._placed(workload, now))
+        return Held(seen.gpus, each, ordered, len(self._placed(workload, now)))
 
     def assumed(self, key: TargetKey, stated: int | None, largest: int, budget: GPUBudget, now: float) -> Held:
-        """GPUs that a target is assumed to hold while they are unknown: those of its pods that have a node.
+        """GPUs that a target is assumed to hold while they are unknown: those of its replicas that have a node.
 
-        A replica counts as what the pool says, or as the `largest` that is known of another pool of the budget.
+        A replica counts as what the pool says, or as the `largest` that is known of another pool of the budget, and no
+        less than what its pods were known to hold.
         """
         workload, each = self._cache.workload(key), stated or largest
+        before = self._holdings.get((budget.metadata.name, key), Holding())
         if workload is None:
-            before = self._holdings.get((budget.metadata.name, key), Holding())
             return Held(before.gone(lambda uid: self._cache.runs(key.namespace, uid, now)).gpus, each, 0)
         placed, of_pod = self._placed(workload, now), math.ceil(each / workload.size)
+        standing = sum(max(each, sum(before.pods.get(pod.uid, 0) for pod in pods)) for pods in placed)
         going = sum(self._cache.runs(key.namespace, pod.uid, now) for pod in self._cache.draining(workload))
-        return Held(placed * each + going * of_pod, each, placed, placed)
+        return Held(standing + going * of_pod, each, len(placed), len(placed))
 
-    def _placed(self, workload: Workload, now: float) -> int:
+    def _placed(self, workload: Workload, now: float) -> list[Sequence[Pod]]:
         """Replicas that have a node, or were just made."""
-        return sum(
-            any(pod.placed or now - pod.created_at < SCHEDULED_WITHIN for pod in pods)
+        return [
+            pods
             for pods in self._cache.replicas(workload)
-        )
+            if any(pod.placed or now - pod.created_at < SCHEDULED_WITHIN for pod in pods)
+        ]
 
     def leaving(self, budget: str, key: TargetKey, now: float) -> int:
         """GPUs of a target's pods that end, though its pool has left the budget. Other pods go with the pool."""
@@ -129,15 +130,15 @@ class Holdings:
         self._holdings = {known_as: each for known_as, each in self._holdings.items() if known_as[0] in budgets}
 
     def of_replica(self, workload: Workload, stated: int | None, budget: BudgetSpec) -> int | Unknown:
-        """GPUs of a replica; 0 where it uses none of the budget's."""
+        """GPUs of a replica; 0 where it uses none of the budget's.
+
+        What its pods ask for counts. `stated` could be any number, so it counts only where no pod template is known.
+        """
         if workload.nodes and all(_elsewhere(nodes, budget) for nodes in workload.nodes):
             return 0
         if workload.devices is None:
             return stated or Unknown("neither its pods nor targets[].gpusPerReplica tell them")
-        found = self._asked(workload.key.namespace, workload.devices, budget)
-        if isinstance(found, Unknown) or found > 0 or _tells(workload.devices):
-            return found
-        return stated or 0
+        return self._asked(workload.key.namespace, workload.devices, budget)
 
     def _asked(self, namespace: str, devices: Devices, budget: BudgetSpec) -> int | Unknown:
         claimed: int | Unknown = 0
@@ -153,11 +154,6 @@ class Holdings:
             self._holdings[key] = holding
         else:
             self._holdings.pop(key, None)
-
-
-def _tells(devices: Devices) -> bool:
-    """Whether pods ask for any device: then the number in the pool's spec is of another device."""
-    return bool(devices.resources or devices.templates or devices.unreadable)
 
 
 def _elsewhere(nodes: Mapping[str, str], budget: BudgetSpec) -> bool:

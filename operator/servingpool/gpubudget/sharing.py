@@ -65,7 +65,8 @@ class Claim:
     priority: int = 0
     fixed: bool = False
     """Nobody sets its replicas (Paused, Recommend, another owner), or its GPUs are unknown: it keeps what it holds, and
-    orders nothing. What it holds beyond its floor is out of what others do not hold: it takes nothing from them."""
+    orders nothing. It keeps its floor and what it had firm; the rest is out of what others do not hold: it takes
+    nothing from them."""
     placed: int | None = None
     """Requested replicas that have a node; None where all have. The others hold no GPU, and may never get one."""
     max_change: float = float("inf")
@@ -102,8 +103,8 @@ class Grant:
     detail: str = ""
     """Why it gets no more, as the end of a sentence; empty where it gets all that it wants."""
     firm: int = 0
-    """Replicas of the share that are the floor, or the min beside all floors: no other pool can take them, and pods
-    without a node keep nobody from them."""
+    """GPUs of the share that are the floor, or the min beside all floors: no other pool can take them, and pods without
+    a node keep nobody from them."""
 
 
 STEP = 10.0
@@ -127,20 +128,33 @@ class _Deal:
     left: int
     """GPUs that nobody has been given."""
     shares: dict[str, int]
+    kept: dict[str, int]
+    """Firm GPUs of each fixed claim."""
     picks: list[Claim] = field(default_factory=list)
     """An entry for each replica, in the order of worth."""
     firm: list[bool] = field(default_factory=list)
     """Whether each of the first picks, floors and mins, fits beside all floors."""
 
-    def settle(self, gpus: int, claims: Iterable[Claim]) -> None:
+    def settle(self, gpus: int, claims: Sequence[Claim]) -> None:
         """Note of each replica given so far, all of floors and mins, whether it fits beside all floors."""
         room, given = gpus - sum(claim.floor for claim in claims), Counter[str]()
+        room -= sum(max(0, self.kept[claim.pool] - claim.floor) for claim in claims if claim.fixed)
         for claim in self.picks:
             given[claim.pool] += 1
             within = given[claim.pool] * claim.gpus <= claim.floor
             fits = within or claim.gpus <= room
             room -= 0 if within or not fits else claim.gpus
             self.firm.append(fits)
+
+    def due(self, claim: Claim) -> int:
+        """GPUs that a claim has been given."""
+        return self.kept[claim.pool] if claim.fixed else self.shares[claim.pool] * claim.gpus
+
+    def keep(self, claim: Claim, gpus: int) -> None:
+        """Let a fixed claim keep so many GPUs, as far as they go."""
+        more = min(max(0, gpus - self.kept[claim.pool]), max(0, self.left))
+        self.kept[claim.pool] += more
+        self.left -= more
 
     def give(self, claim: Claim, to: int) -> None:
         """Raise a share to so many replicas, as far as the GPUs go."""
@@ -184,17 +198,18 @@ def share(
     """
     ranked = sorted(claims, key=lambda claim: (-claim.priority, claim.pool))
     sharing = [claim for claim in ranked if not claim.fixed and claim.gpus > 0]
-    kept = [claim for claim in ranked if claim.fixed]
-    deal = _Deal(max(0, gpus - sum(claim.own for claim in kept)), {claim.pool: 0 for claim in sharing})
+    fixed = [claim for claim in ranked if claim.fixed]
+    owned = {claim.pool: claim.own for claim in fixed}
+    deal = _Deal(max(0, gpus - sum(owned.values())), {claim.pool: 0 for claim in sharing}, owned)
     pairs = _pairs(sharing)
     _give_floors(deal, sharing, pairs)
     own = Counter[str]() if lending else _set_aside(deal, ranked)
-    for stands in (
-        {claim.pool: min(claim.least, claim.ordered, before.get(claim.pool, 0) // claim.gpus) for claim in sharing},
-        {claim.pool: min(claim.least, claim.standing) for claim in sharing},
-    ):
-        _give_mins(deal, [claim for claim in sharing if stands[claim.pool] > 0], pairs, own, stands)
-    deal.left -= _beyond(gpus, sharing, kept)
+    firm = {claim.pool: min(before.get(claim.pool, 0), claim.held) for claim in fixed}
+    firm |= {claim.pool: min(claim.least, claim.ordered, before.get(claim.pool, 0) // claim.gpus) for claim in sharing}
+    _give_mins(deal, [claim for claim in ranked if firm.get(claim.pool)], pairs, own, firm)
+    stands = {claim.pool: min(claim.least, claim.standing) for claim in sharing}
+    _give_mins(deal, [claim for claim in sharing if stands[claim.pool] > 0], pairs, own, stands)
+    _keep_the_rest(deal, gpus, sharing, fixed)
     begun = _give_mins(deal, sharing, pairs, own, {claim.pool: claim.least for claim in sharing})
     deal.settle(gpus, ranked)
     unknown = [claim for claim in begun if claim.misses is None]
@@ -205,9 +220,11 @@ def share(
         deal.give(claim, min(claim.wanted, claim.ordered))
     held = leaving + sum(claim.held for claim in ranked)
     granted = _granted(gpus - held, idle_in(ranked, deal.shares), deal)
-    firm = Counter(claim.pool for claim, fits in zip(deal.picks, deal.firm, strict=False) if fits)
+    firm = Counter(deal.kept)
+    for claim, fits in zip(deal.picks, deal.firm, strict=False):
+        firm[claim.pool] += claim.gpus * fits
     return {
-        claim.pool: replace(_grant(claim, (held, gpus), ranked, deal.shares, granted), firm=firm[claim.pool])
+        claim.pool: replace(_grant(claim, (held, gpus), ranked, deal, granted), firm=firm[claim.pool])
         for claim in ranked
     }
 
@@ -226,8 +243,7 @@ def _set_aside(deal: _Deal, claims: Sequence[Claim]) -> Counter[str]:
     own: Counter[str] = Counter()
     for claim in claims:
         if claim.fixed or claim.gpus > 0:
-            used = claim.own if claim.fixed else deal.shares[claim.pool] * claim.gpus
-            own[claim.pair] += max(0, claim.floor - used)
+            own[claim.pair] += max(0, claim.floor - deal.due(claim))
     deal.left -= own.total()
     return own
 
@@ -239,9 +255,15 @@ def _give_mins(
     own: Mapping[str, int],
     most: Mapping[str, int],
 ) -> list[Claim]:
-    """Mins, as far as `most`. Those that may have replicas: all, but for a pair whose first ones do not fit."""
+    """Mins, as far as `most`: replicas, of a fixed claim GPUs.
+
+    Those that may have replicas: all, but for a pair whose first ones do not fit.
+    """
     begun = []
     for claim in sharing:
+        if claim.fixed:
+            deal.keep(claim, most[claim.pool])
+            continue
         pair = pairs.get(claim.pair, ())
         able = [each for each in pair if each.wanted > 0]
         if not pair or deal.begin(pair, able, own.get(claim.pair, 0)):
@@ -250,16 +272,21 @@ def _give_mins(
     return begun
 
 
-def _beyond(gpus: int, sharing: Sequence[Claim], kept: Sequence[Claim]) -> int:
-    """GPUs that nobody else gets because pools hold them that nobody scales, beyond their floors.
+def _keep_the_rest(deal: _Deal, gpus: int, sharing: Sequence[Claim], fixed: Sequence[Claim]) -> None:
+    """Keep what fixed claims hold beyond their firm GPUs. As far as it is no floor of others, their mins become firm.
 
     Only out of what the others do not have ordered: else one pool without a scaler could take all of a budget. And of
     what they have ordered, not of what they hold: the surge of a rollout would take a replica of another pool away.
     """
-    own = sum(claim.own for claim in kept)
-    stand = sum(claim.ordered * claim.gpus for claim in sharing)
-    beyond = sum(claim.standing * claim.gpus for claim in kept) - own
-    return max(0, min(beyond, gpus - own - stand))
+    taken = deal.kept | {claim.pool: claim.ordered * claim.gpus for claim in sharing}
+    free = gpus - sum(taken.values())
+    unclaimed = gpus - sum(max(taken.get(claim.pool, 0), claim.floor) for claim in (*sharing, *fixed))
+    for claim in fixed:
+        before = deal.kept[claim.pool]
+        deal.keep(claim, min(min(claim.least, claim.standing) * claim.gpus, before + max(0, unclaimed)))
+        free -= deal.kept[claim.pool] - before
+        unclaimed -= deal.kept[claim.pool] - before
+    deal.left -= max(0, min(free, sum(max(0, claim.standing * claim.gpus - deal.kept[claim.pool]) for claim in fixed)))
 
 
 def idle_in(claims: Sequence[Claim], shares: Mapping[str, int]) -> int:
@@ -336,14 +363,14 @@ def _granted(free: int, idle: int, deal: _Deal) -> dict[str, int]:
 
 
 def _grant(
-    claim: Claim, use: tuple[int, int], claims: Sequence[Claim], shares: dict[str, int], granted: dict[str, int]
+    claim: Claim, use: tuple[int, int], claims: Sequence[Claim], deal: _Deal, granted: Mapping[str, int]
 ) -> Grant:
     """`use`: GPUs that are held, and the budget."""
     if claim.fixed:
         return Grant(claim.ordered, claim.ordered)
     if claim.gpus == 0:
         return Grant(claim.wanted, claim.wanted)
-    due = shares[claim.pool]
+    due = deal.shares[claim.pool]
     most = due if due < claim.ordered else claim.ordered + granted[claim.pool]
     if claim.ordered > most:
         # Where the need is unknown, nothing tells whether one replica less is one too many.
@@ -351,17 +378,15 @@ def _grant(
         most = max(most, int(max(0.0, claim.ordered - step)))
     if most >= claim.wanted:
         return Grant(most, due)
-    return _limited(claim, Grant(most, due), use, claims, shares)
+    return _limited(claim, Grant(most, due), use, claims, deal)
 
 
-def _limited(
-    claim: Claim, grant: Grant, use: tuple[int, int], claims: Sequence[Claim], shares: dict[str, int]
-) -> Grant:
+def _limited(claim: Claim, grant: Grant, use: tuple[int, int], claims: Sequence[Claim], deal: _Deal) -> Grant:
     """The grant, with the pools whose GPUs it waits for or that have the GPUs that it does not get."""
     held, gpus = use
     others = [each for each in claims if each.pool != claim.pool and each.held > 0]
     pair = [each for each in claims if each.pair == claim.pair] if claim.pair else []
-    if pair and not any(shares[each.pool] for each in pair):
+    if pair and not any(deal.shares[each.pool] for each in pair):
         both = sum(min(each.gpus for each in pair if each.role == role) for role in {each.role for each in pair})
         return replace(
             grant,
@@ -369,13 +394,12 @@ def _limited(
                 f"one replica each of prefill and decode takes {both} GPUs, and of {gpus} fewer are left for this pool"
             ),
         )
-    kept = {each.pool: each.held - each.own for each in others if each.fixed and each.held > each.own}
-    if grant.most >= grant.share and not kept:
+    surplus = {each.pool: each.held - deal.due(each) for each in others if each.gpus > 0 or each.fixed}
+    if grant.most >= grant.share and not any(each.fixed and surplus[each.pool] > 0 for each in others):
         named = listed([each.pool for each in sorted(others, key=lambda each: (-each.held, each.pool))])
         if not named:
             return replace(grant, detail=f"{held} of {gpus} GPUs are in use, all by this pool")
         return replace(grant, detail=f"{held} of {gpus} GPUs are in use, and of more use to {named}")
-    surplus = kept | {each.pool: each.held - shares[each.pool] * each.gpus for each in others if each.pool in shares}
     owing = sorted((pool for pool in surplus if surplus[pool] > 0), key=lambda pool: (-surplus[pool], pool))
     if not owing:
         return replace(grant, detail=f"{held} of {gpus} GPUs are in use; waits for terminating pods")

@@ -204,7 +204,8 @@ class Reconciler:
         counted = named_versions(raw for raw, _ in unreadable) if self._cache.budgets else {}
         counted = {key: version for key, version in counted.items() if key not in wanted}
         self._targets.forget({**wanted, **counted})
-        self._gate = asyncio.Semaphore(WRITES_AT_ONCE)
+        if not self._acting:  # a semaphore belongs to the event loop that waits at it
+            self._gate = asyncio.Semaphore(WRITES_AT_ONCE)
         self._rounds.begin(REFUSALS, partial(self._refuse_all, unreadable, counted, now))
         self._rounds.begin(BUDGETS, partial(self._budget_round, now))
         for backend in self._readings.backends:
@@ -326,12 +327,28 @@ class Reconciler:
                 message = Reason.INTERNAL_ERROR.message(error=type(error).__name__)
                 due.append(self._refuse(raw, Reason.INTERNAL_ERROR, message, now))
         plans = [each for _, each in due if isinstance(each, PoolPlan)]
-        cut = iter(self._budgets.budgets.apply(plans, owned, now))
-        due = [(state, next(cut) if isinstance(each, PoolPlan) else each) for state, each in due]
+        cut = self._within_budgets(plans, owned, now)
+        due = [(state, cut.get(each.meta.key, each)) for state, each in due]
         for state, each in due:
             if isinstance(each, PoolPlan):
                 state.decided(each)
-        return due, failed
+        return due, failed + sum(isinstance(each, Refusal) for each in cut.values())
+
+    def _within_budgets(self, plans: Sequence[PoolPlan], owned: Owners, now: float) -> dict[Key, Planned]:
+        """The plans within their budgets, by pool. A pool for which that fails is refused; the others go on."""
+        if not plans:
+            return {}
+        try:
+            return {each.meta.key: each for each in self._budgets.budgets.apply(plans, owned, now)}
+        except Exception as error:
+            if len(plans) > 1:
+                half = len(plans) // 2
+                halves = (self._within_budgets(part, owned, now) for part in (plans[:half], plans[half:]))
+                return {key: each for part in halves for key, each in part.items()}
+            [plan] = plans
+            log.exception("Sharing GPUs failed for this pool; others continue.", extra=plan.meta.log_fields)
+            message = Reason.INTERNAL_ERROR.message(error=type(error).__name__)
+            return {plan.meta.key: Refusal(plan.meta, now, Reason.INTERNAL_ERROR, message)}
 
     def _plan(self, pool: ServingPool, owned: Owners, now: float) -> Due | None:
         """Collect and decide. None where a target cannot be read."""

@@ -45,7 +45,7 @@ from servingpool.status.conditions import (
     limit_of,
     targets_of,
 )
-from servingpool.status.missed import attained, missed
+from servingpool.status.missed import attained, left_nothing, missed
 
 FIGURE_NAMES = {name: to_camel(name) for name in ROWS}
 """Figures of a decision, and their names in the status."""
@@ -248,7 +248,7 @@ def _slo_condition(plan: PoolPlan, permission: ScalePermission, certain: datetim
         said = [Reason.CLIENT_LATENCY_UNKNOWN.message(detail=known.reason)]
     elif isinstance(known, Unknown):
         reason, said = Reason.TOO_FEW_REQUESTS, [Reason.TOO_FEW_REQUESTS.message(detail=known.reason)]
-    elif slo_met(figures, objective / 100.0):
+    elif slo_met(figures, objective / 100.0) and not any(map(left_nothing, plan.stages)):
         reason = Reason.OBJECTIVE_MET
         said = [Reason.OBJECTIVE_MET.message(attained=100.0 * known, objective=objective), *_judged(plan)]
     else:

@@ -11,6 +11,7 @@ from datetime import datetime
 from servingpool.api.conditions import Reason
 from servingpool.api.duration import brief
 from servingpool.catalogue.limits import LimitName
+from servingpool.decision.decision import Limit
 from servingpool.decision.figures import slo_met
 from servingpool.decision.need.mix import BEYOND
 from servingpool.decision.observation import Reading, Unknown
@@ -44,10 +45,21 @@ def missed(plan: PoolPlan, permission: ScalePermission, certain: datetime | None
 
     `permission`: after the order was tried. `certain`: since when it is that no fleet size holds the SLO.
     """
-    missing = [one for one in plan.stages if not slo_met(one.decision.figures, one.seen.pool.spec.slo.attainment_share)]
+    missing = [
+        one
+        for one in plan.stages
+        if left_nothing(one) or not slo_met(one.decision.figures, one.seen.pool.spec.slo.attainment_share)
+    ]
     states = [(one.role, *_of_stage(one, permission, certain)) for one in missing or plan.stages]
     role, reason, said = min(states, key=lambda one: WORST_FIRST.index(one[1]))
     return reason, of_role(role, said)
+
+
+def left_nothing(stage: StagePlan) -> Limit | None:
+    """The limit that leaves a stage none of the replicas that it is to have."""
+    if stage.decision.replicas or any(part.ready for part in stage.decision.parts):
+        return None
+    return next((one for one in stage.decision.limits if one.name in LASTING and one.after < 1.0 <= one.before), None)
 
 
 def _of_stage(stage: StagePlan, permission: ScalePermission, certain: datetime | None) -> tuple[Reason, str]:
@@ -56,7 +68,7 @@ def _of_stage(stage: StagePlan, permission: ScalePermission, certain: datetime |
     if decision.warning is not None:
         since = clock(decision.at if certain is None else certain.timestamp())
         return Reason.OBJECTIVE_UNATTAINABLE.said(why=decision.warning, since=since)
-    if calm is not None and decision.at - calm >= CALM_FOR and not _misses_now(stage, decision.at - calm):
+    if ready and calm is not None and decision.at - calm >= CALM_FOR and not _misses_now(stage, decision.at - calm):
         return Reason.RECOVERING.said(ready=_counted(ready, "ready replica"), calm=_calm(calm, decision.at))
     needed, held = needed_of(stage), _held_back(stage, permission)
     if held is not None:
@@ -101,6 +113,8 @@ def _held_back(stage: StagePlan, permission: ScalePermission) -> tuple[str, str,
     """What keeps the fleet below its need, by name, with a sentence and what to do; None where nothing but max does."""
     decision, need = stage.decision, stage.decision.need
     of_ready = permission.reason.value, permission.message, permission.reason.action
+    if (none := left_nothing(stage)) is not None:
+        return none.name.value, none.reason, none.name.action
     short = _short(stage)
     if short and not permission.act and decision.replicas > sum(part.requested for part in decision.parts):
         return of_ready

@@ -8,7 +8,7 @@ import pytest
 
 from ..reconcile.fake_cluster import FakeCluster  # noqa: TID252, tests are no package of an installed name
 from ..reconcile.kept import kept  # noqa: TID252
-from .test_budgets import GPUS, budget, status, verdict
+from .test_budgets import budget, status, verdict
 
 
 def victim(rate: float = 8.0, *, floor: int = 0, least: int = 3) -> FakeCluster:
@@ -75,25 +75,24 @@ def test_a_pool_whose_gpus_are_unknown_freezes_nobody_else(mode: str, replicas: 
     assert verdict(world, "Counted")[:2] == ("False", "NotCounted")
 
 
+@pytest.mark.parametrize("mode", ["Paused", "Recommend", "Auto"])
+def test_pods_that_ask_for_no_gpu_hold_none_whatever_their_pool_says(mode: str) -> None:
+    world = victim(rate=1.0, least=1)
+    world.serve("hog", replicas=1, rate=0.0)
+    world.claims["hog"] = []
+    world.pool("hog", priority=9, mode=mode, targets=[{"name": "hog", "min": 1, "max": 9, "gpusPerReplica": 1024}])
+    world.services["victim"].rate = 60.0
+    world.step(minutes=20)
+    assert world.services["victim"].replicas == 4
+    assert status(world)["held"] == 16
+
+
 def test_a_pool_whose_target_may_not_be_read_freezes_nobody_else() -> None:
     world = victim(rate=60.0, least=1)
     target = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "nothing", "max": 2}
     world.pool("hog", targets=[target])
     world.step(minutes=20)
     assert world.services["victim"].replicas == 4
-
-
-def test_replicas_ordered_by_hand_take_no_min_from_another_pool_also_under_a_new_leader() -> None:
-    world = victim()
-    world.serve("hog", replicas=1, rate=0.0)
-    world.pool("hog", target="hog", priority=9, targets=[{"name": "hog", "min": 1, "max": 9}])
-    world.step(minutes=2)
-    world.pool("hog", target="hog", priority=9, targets=[{"name": "hog", "min": 4, "max": 9}])
-    world.set_replicas("hog", 4)
-    world.restart()
-    world.step(minutes=20)
-    assert world.services["victim"].replicas == 3
-    assert world.services["hog"].replicas * GPUS == 4
 
 
 @pytest.mark.parametrize("generation", [-1, -(2**31), {"a": None}, "1", None])

@@ -209,6 +209,7 @@ def test_a_budget_selects_by_labels_of_pools_and_namespaces_resource_and_nodes()
         "priority": 9,
         "held": 8,
         "due": 8,
+        "firm": 4,
         "wanted": 8,
     }
 
@@ -233,6 +234,7 @@ def test_a_pool_that_its_budget_left_nothing_comes_back_by_itself_also_under_a_n
     world.step(minutes=30)
     assert held(world) == 0
     assert world.condition("Ready") == ("True", "SucceededGetScale"), "nobody switched scaling off"
+    assert world.condition("SLOMet") == ("False", "ScaleUpHeldBack")
     assert world.condition("ScalingLimited") == ("True", "GPUBudget")
     world.restart()
     budget(world, 8, generation=2)

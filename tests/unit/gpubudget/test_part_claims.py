@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servingpool.gpubudget.claims import PoolNeed, TargetNeed, claims_of, standing
-from servingpool.gpubudget.sharing import Claim, Grant, hull, share, spare, worth
+from servingpool.gpubudget.claims import PoolNeed, TargetNeed, claims_of
+from servingpool.gpubudget.sharing import Claim, Grant, share, spare, worth
 
 from ..decision.sequences import tell_progress  # noqa: TID252
 from ..fuzzing import fuzzed  # noqa: TID252, tests are no package of an installed name
@@ -95,18 +95,6 @@ def test_min_and_floor_of_a_pool_are_split_and_neither_grows() -> None:
     assert {name: claim.least for name, claim in claims.items()} == {"a": 2, "b": 1}
     assert sum(claim.floor for claim in claims.values()) == 9
     assert {name: claim.floor // 2 for name, claim in claims.items()} == {"a": 2, "b": 2}
-
-
-def test_a_pool_that_nobody_scales_keeps_its_floor() -> None:
-    kept = standing(4, {"a": held("a", 1), "b": held("b", 2)})
-    assert sum(claim.floor for claim in kept.values()) == 4
-    assert {name: (claim.wanted, claim.least) for name, claim in kept.items()} == {"a": (1, 0), "b": (2, 0)}
-
-
-def test_replicas_that_avoid_misses_only_together_share_what_they_avoid() -> None:
-    misses = (8.0, 8.0, 8.0, 2.0, 1.0)
-    capacities = hull(misses)
-    assert (capacities, [misses[at] for at in capacities]) == ([0.0, 3.0, 4.0], [8.0, 2.0, 1.0])
 
 
 def test_room_is_what_nobody_holds_is_due_or_keeps_as_a_floor() -> None:

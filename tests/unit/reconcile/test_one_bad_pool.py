@@ -10,7 +10,7 @@ from servingpool.adapters.cluster.errors import ClusterError, NotFound, Unanswer
 from servingpool.loop import backfill
 from servingpool.reconcile.plan import pool_plan
 
-from .fake_cluster import FakeCluster
+from .fake_cluster import FakeCluster, stamp
 
 ONE_MINUTE = 1.0
 
@@ -128,3 +128,32 @@ class TestOneBadPoolDoesNotStopTheOthers:
         world.writes.refuse["event"] = ClusterError("500")
         world.step(minutes=ONE_MINUTE)
         assert world.condition("Ready", "bad") == ("False", "InvalidSpec")
+
+    def test_a_defect_in_sharing_gpus(self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+        world = self.two()
+        meta = {"name": "h100", "uid": "h100", "generation": 1, "creationTimestamp": stamp(0.0)}
+        world.cache.see_budget({"metadata": meta, "spec": {"gpus": 40}}, gone=False)
+        world.step(minutes=ONE_MINUTE)
+        apply = world.budgets.apply
+
+        def failing(plans: Any, *args: Any) -> Any:
+            if any(plan.meta.name == "bad" for plan in plans):
+                raise ZeroDivisionError
+            return apply(plans, *args)
+
+        monkeypatch.setattr(world.budgets, "apply", failing)
+        done = world.step()
+        assert (done.decided, done.failed) == (1, 1)
+        assert world.condition("Ready", "bad") == ("False", "InternalError")
+        assert world.condition("Ready", "good") == ("True", "SucceededGetScale")
+        assert "Traceback" in caplog.text
+
+    @pytest.mark.parametrize("spec", [None, 5])
+    def test_a_pool_without_a_spec_beside_a_budget(self, spec: Any) -> None:
+        """A looser CRD lets it through."""
+        world = self.two()
+        meta = {"name": "h100", "uid": "h100", "generation": 1, "creationTimestamp": stamp(0.0)}
+        world.cache.see_budget({"metadata": meta, "spec": {"gpus": 40}}, gone=False)
+        world.cache.see_pool({**world.cache.pools["chat", "bad"], "spec": spec}, gone=False)
+        assert world.step().decided == 1
+        assert world.condition("Ready", "good") == ("True", "SucceededGetScale")

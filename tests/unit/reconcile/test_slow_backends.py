@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from servingpool.adapters.cluster.objects import Workload
 from servingpool.adapters.prometheus.samples import PodSamples
 from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Unknown
+from servingpool.loop import reconciler
 from servingpool.loop.backfill import BACKENDS_AT_ONCE, Backfill, PendingPool
 
 from ..adapters.cluster.virtual_time import now, run  # noqa: TID252, one clock for all areas
@@ -193,3 +195,22 @@ class _SlowToScale(FakeCluster):
     async def scale(self, target: Workload, replicas: int) -> None:
         await asyncio.sleep(28.0)
         await super().scale(target, replicas)
+
+
+def test_rounds_of_two_ticks_together_write_no_more_at_once_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciler, "WRITES_AT_ONCE", 1)
+    here = world()
+    here.backends["slow"].takes = TIMEOUT
+    write, under_way, most = here.write_status, 0, 0
+
+    async def slowly(*given: Any) -> None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(8.0)
+        under_way -= 1
+        await write(*given)
+
+    monkeypatch.setattr(here, "write_status", slowly)
+    decided(here, 4)
+    assert most == 1

@@ -241,10 +241,12 @@ def revision_of(meta: Raw) -> int:
 def pool(raw: Raw) -> Raw:
     """A ServingPool without fields that nobody reads: managedFields are half of it, 18 KB as Python objects.
 
-    Labels beyond what is kept are left out: see `overlong`.
+    Labels beyond what is kept are left out: see `overlong`. A looser CRD lets a pool without a spec through: it has an
+    empty one.
     """
     meta = {name: raw["metadata"][name] for name in POOL_METADATA if name in raw["metadata"]}
-    return {**raw, "metadata": meta if overlong(raw) is None else {**meta, "labels": {}}}
+    spec = raw["spec"] if isinstance(raw.get("spec"), dict) else {}
+    return {**raw, "metadata": meta if overlong(raw) is None else {**meta, "labels": {}}, "spec": spec}
 
 
 def overlong(raw: Raw) -> str | None:
