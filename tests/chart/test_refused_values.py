@@ -251,10 +251,6 @@ def test_profiles_as_the_release_has_them_are_taken(helm: Helm, tmp_path: Path) 
         assert refused(values, tmp_path) == template(helm, values, tmp_path) == ""
 
 
-def test_there_are_over_a_hundred_odd_values() -> None:
-    assert len(ODD) > 100
-
-
 def test_the_chart_knows_the_gateways_of_this_release(helm: Helm, tmp_path: Path) -> None:
     for name, profile in shipped_gateways().items():
         assert (template(helm, backend(gateway=name), tmp_path) == "") == (profile.model_label is not None), name

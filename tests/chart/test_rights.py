@@ -141,12 +141,3 @@ def test_the_policy_is_left_out_where_it_cannot_be_or_is_not_wanted(
     render: Render, arguments: list[str], expected: bool
 ) -> None:
     assert any(each["kind"] == POD_PATCHES for each in render("defaults", *arguments)) is expected
-
-
-def test_plain_manifests_grant_the_same(render: Render) -> None:
-    plain = yaml.safe_load_all((ROOT / "deploy/rbac.yaml").read_text())
-    # The roles of `helm test` are hooks, made for the test and removed after it.
-    chart = [each for each in render("defaults") if "annotations" not in each["metadata"]]
-    assert {each["metadata"]["name"]: each["rules"] for each in plain if "rules" in each} == {
-        each["metadata"]["name"]: each["rules"] for each in chart if "rules" in each
-    }

@@ -104,26 +104,6 @@ def open_gate(cluster: Cluster) -> None:
         cluster.client.request("PATCH", where, body, content_type="application/strategic-merge-patch+json")
 
 
-def test_a_wrong_model_name_is_told_and_nothing_is_scaled(
-    cluster: Cluster, load: LoadGenerator, results: Results
-) -> None:
-    wait_condition(cluster, WRONG, WRONG, "MetricsAvailable", ("False", "NoSeriesForModel"))
-    said = message(cluster, WRONG, WRONG, "MetricsAvailable")
-    assert f"{WRONG}-typo" in said, said
-    assert status(cluster, WRONG, WRONG)["why"] == "NoSeriesForModel"
-    assert cluster.replicas(WRONG, WRONG) == 1
-    figures = eventually(
-        lambda: found if (found := load.summary(COURSES[WRONG]))["ended"] >= ENOUGH else {}, 90, "requests"
-    )
-    assert figures["lost"] == 0
-    results.add(
-        scenario="wrong model name",
-        outcome=f"NoSeriesForModel: {said}",
-        requests=figures["ended"],
-        lost=figures["lost"],
-    )
-
-
 def test_a_deleted_pool_leaves_its_workload_and_no_finalizer(
     cluster: Cluster, load: LoadGenerator, prometheus: PrometheusRelease, results: Results
 ) -> None:

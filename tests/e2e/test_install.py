@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
-
-from servingpool_lab.api_client import ApiError
 
 from .cluster import Cluster
 from .conftest import FIRST
 from .helm import Helm
 from .images import Images, sizes
-from .pools import condition, serving_pool, status
+from .pools import condition, status
 from .release import CHART, NAMESPACE, RELEASE, OperatorRelease
 from .results import Results
 from .shell import CommandError
@@ -81,25 +76,3 @@ def test_helm_test_fails_with_a_wrong_prometheus_url(
     finally:
         helm("uninstall", name, f"--namespace={namespace}", "--wait")
     results.add(scenario="helm test with a wrong Prometheus URL", outcome="fails, and names it")
-
-
-def test_a_bad_manifest_is_rejected_with_the_range_and_the_value(cluster: Cluster) -> None:
-    namespace = cluster.namespace("admission")
-    for change, said in (
-        ({"targets": [{"name": "x", "min": 9, "max": 4}]}, "min must be at most max, which is 4"),
-        ({"targets": [{"name": "x", "max": 10001}]}, "must be 1 to 10000, got 10001"),
-        ({"slo": {"attainment": 99}}, "needs timeToFirstToken"),
-        ({"slo": {"timeToFirstToken": "2 seconds"}}, "is not a duration"),
-        ({"mode": "Automatic"}, "Automatic"),
-    ):
-        answer = refused(cluster, namespace, change)
-        assert said in answer, answer
-    assert cluster.client.items(f"/apis/servingpool.dev/v1alpha1/namespaces/{namespace}/servingpools") == []
-
-
-def refused(cluster: Cluster, namespace: str, change: Mapping[str, Any]) -> str:
-    """What the API server says to a pool with this change; fails where it takes it."""
-    with pytest.raises(ApiError) as caught:
-        cluster.apply(serving_pool(namespace, "bad", **change))
-    assert caught.value.status == 422
-    return str(caught.value)

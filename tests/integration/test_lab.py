@@ -95,16 +95,7 @@ def test_a_part_that_dies_takes_the_rest_with_it_and_is_named(lab: Run) -> None:
     wait_until(lambda: gone(children), PATIENCE, "every process ended")
 
 
-def test_sigterm_during_the_start_stops_what_was_started(lab: Run) -> None:
-    wait_until(lambda: lab.says("kube-scheduler, kwok\n"), PATIENCE, "control plane started")
-    wait_until(lambda: len(lab.children()) >= 5, PATIENCE, "processes")
-    children = lab.children()
-    lab.process.send_signal(signal.SIGTERM)
-    assert lab.process.wait(PATIENCE) == 0, lab.said
-    wait_until(lambda: gone(children), PATIENCE, "every process ended")
-
-
-def test_a_second_lab_in_the_same_directory_is_refused(lab: Run) -> None:
+def test_a_second_lab_in_the_same_directory_is_refused_and_sigterm_during_the_start_stops_the_first(lab: Run) -> None:
     wait_until(lambda: lab.says("kube-scheduler, kwok\n"), PATIENCE, "control plane started")
     second = subprocess.run(
         [sys.executable, "-m", "servingpool.cli.main", "lab", "--no-live", "--directory", str(lab.directory)],
@@ -115,3 +106,8 @@ def test_a_second_lab_in_the_same_directory_is_refused(lab: Run) -> None:
     )
     assert second.returncode == 2
     assert f"another lab (pid {lab.process.pid}) runs in {lab.directory}" in second.stderr
+    children = lab.children()
+    assert len(children) >= 5
+    lab.process.send_signal(signal.SIGTERM)
+    assert lab.process.wait(PATIENCE) == 0, lab.said
+    wait_until(lambda: gone(children), PATIENCE, "every process ended")
