@@ -149,7 +149,7 @@ def need_of(plan: StagePlan) -> PoolNeed:
         misses=misses_of(decision, most, plan.seen.pool.spec.slo.attainment_share),
         capacity=needed_by(decision),
         least=least_of(plan),
-        gpus=next(one.gpus for one in plan.seen.targets if one.name == plan.learned.reference),
+        gpus=next(one.gpus for one in plan.seen.targets if one.name == plan.memory.profile.reference),
     )
 
 
@@ -241,7 +241,7 @@ def _cut(plan: StagePlan, allowed: Mapping[TargetKey, Allowance]) -> Decision:
             cuts.append(BudgetCut(part.target, part.replicas, place.budget, place.detail, left))
     if after == before:
         return plan.decision
-    moved = moves(after, plan.learned.reference)
+    moved = moves(after, plan.memory.profile.reference)
     return plan.decision.within_budgets(after, verdict_of_parts(after), moved, needed, cuts)
 
 

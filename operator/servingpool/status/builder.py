@@ -35,6 +35,7 @@ from servingpool.reconcile.plan.expense import Expense
 from servingpool.reconcile.plan.pool_plan import Planned, PoolPlan, Refusal, StagePlan
 from servingpool.reconcile.plan.preconditions import ScalePermission
 from servingpool.status.conditions import (
+    cold_start_of,
     estimated,
     judge_drains,
     judge_limits,
@@ -154,7 +155,7 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
     judged += [_condition(plan, *one) for one in (judge_zero(plan), _targets(plan), _objects(plan, held)) if one]
     types = {one.type for one in judged}
     before = [one for one in held.conditions if one.type in types or one.type not in OF_SOME_POOLS]
-    cold_start, done = plan.learned.cold_start, outcome.complete and outcome.ordered is not None
+    cold_start, done = cold_start_of(plan.memories), outcome.complete and outcome.ordered is not None
     return held.model_copy(
         update={
             "observed_generation": pool.metadata.generation,
@@ -269,7 +270,7 @@ def _judged(plan: PoolPlan) -> list[str]:
 
 def _estimated(stage: StagePlan) -> list[str]:
     slo, role = stage.seen.pool.spec.slo, stage.role
-    said = estimated(stage.learned, slo.time_to_first_token, slo.time_per_output_token, parted=bool(role))
+    said = estimated(stage.memory, slo.time_to_first_token, slo.time_per_output_token, parted=bool(role))
     return [of_role(role, one) for one in said]
 
 
@@ -278,7 +279,7 @@ def _believed(plan: PoolPlan) -> list[str]:
     figures, gateway = plan.decision.figures, plan.seen.observation.gateway
     if figures.witness == Witness.GATEWAY:
         return ["Time to first token is measured at the gateway."]
-    if plan.learned.ttft_inferred:
+    if plan.memories[0].ttft_inferred:
         said = "The engine exports no time to first token"
         return [f"{said}: it is estimated from queue length, gateway arrivals and prefill."]
     choice = isinstance(gateway.time_to_first_token, Histogram)

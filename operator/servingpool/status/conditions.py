@@ -6,7 +6,7 @@ A histogram counts how many requests lie between two of its bounds, not where (d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from servingpool.adapters.cluster import input_limits
 from servingpool.adapters.cluster.drain import Drain
@@ -21,15 +21,17 @@ from servingpool.api.status import TargetStatus
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decision import Part
 from servingpool.decision.explain import told_standing
+from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.observe.latency import LatencyCount
 from servingpool.decision.observe.samples import Standing
+from servingpool.decision.observe.window import KEPT_SECONDS
 from servingpool.decision.pool import Bounds
 from servingpool.decision.roles import client_bound
 from servingpool.decision.words import clock
 from servingpool.reconcile.collect.collected import Collected
 from servingpool.reconcile.collect.targets import SeenTarget, of_role
-from servingpool.reconcile.plan.pool_plan import Learned, PoolPlan, StagePlan
+from servingpool.reconcile.plan.pool_plan import PoolPlan, StagePlan
 from servingpool.status.missed import above_max, below_min, needed_of
 
 CAUSES: Mapping[Cause, Callable[[str], tuple[Reason, str]]] = {
@@ -58,14 +60,14 @@ def judge_metrics(plan: PoolPlan) -> tuple[Reason, str]:
 
 
 def _judged_metrics(plan: PoolPlan | StagePlan) -> tuple[Reason, str]:
-    observation, selection, learned = plan.seen.observation, plan.seen.selection, plan.learned
+    observation, selection = plan.seen.observation, plan.seen.selection
     if selection is None and isinstance(observation.metrics, Unknown) and (observation.ready or observation.starting):
         return Reason.FAILED_GET_METRICS.said(detail=observation.metrics.reason)
     if selection is None or not observation.ready:
         return Reason.NO_READY_REPLICAS.said()
     missing, detail = selection.missing, selection.explain()
     if not missing:
-        return _samples_condition(observation, selection, learned, plan.decision.standing)
+        return _samples_condition(observation, selection, plan.memories, plan.decision.standing)
     if len(missing) < len(observation.ready):
         return Reason.PARTIAL_METRICS.said(detail=detail)
     alike = {one.cause for one in missing.values()} - {Cause.UNKNOWN}  # only some are looked into
@@ -90,14 +92,16 @@ def _cause_condition(cause: Cause, detail: str) -> tuple[Reason, str]:
 
 
 def _samples_condition(
-    observation: Observation, selection: Selection, learned: Learned, standing: Sequence[Standing]
+    observation: Observation, selection: Selection, memories: Sequence[Memory], standing: Sequence[Standing]
 ) -> tuple[Reason, str]:
     """For a fleet whose samples are all fresh: what they lack, and which of them say what nothing moves."""
-    if learned.missing is not None:
+    missing = next((one.missing for one in memories if one.missing is not None), None)
+    if missing is not None:
         if selection.native:
             return Reason.NATIVE_HISTOGRAMS.said(pods=selection.named_native)
-        return _lacking_condition(learned.missing, partial=learned.coverage > 0.0, metered=observation.metered)
-    unknown = _unknown(learned)
+        partial = all(one.coverage > 0.0 for one in memories)
+        return _lacking_condition(missing, partial=partial, metered=observation.metered)
+    unknown = next((said for one in memories if (said := _unknown(one)) is not None), None)
     if unknown is not None:
         return Reason.PARTIAL_METRICS.said(detail=unknown)
     if standing:
@@ -117,14 +121,14 @@ def _complete_condition(observation: Observation, selection: Selection) -> tuple
     return Reason.VALID_METRICS.said(ready=ready)
 
 
-def _unknown(learned: Learned) -> str | None:
+def _unknown(memory: Memory) -> str | None:
     """What is not known of samples that lack nothing; None where all is."""
-    if learned.damaged is not None:
-        return f"Figures that cannot be right are left out of this scrape: {learned.damaged}"
-    if learned.queue_unknown is not None:
-        return f"The number of queued requests is unknown: {learned.queue_unknown}"
-    if learned.client_unknown is not None:
-        return f"The client's time to first token is unknown: {learned.client_unknown}"
+    if memory.damaged is not None:
+        return f"Figures that cannot be right are left out of this scrape: {memory.damaged}"
+    if memory.queue_unknown is not None:
+        return f"The number of queued requests is unknown: {memory.queue_unknown}"
+    if memory.client_unknown is not None:
+        return f"The client's time to first token is unknown: {memory.client_unknown}"
     return None
 
 
@@ -218,20 +222,27 @@ REACTION = 30.0
 
 def judge_zero(plan: PoolPlan) -> tuple[Reason, str] | None:
     """Reason and message; None where min is at least 1."""
-    pool, known, learned = plan.seen.pool, plan.seen.gateway, plan.learned
+    pool, known = plan.seen.pool, plan.seen.gateway
     if not pool.spec.goes_to_zero or known is None:
         return None
     own, profile = known
-    if learned.vanished is not None:
-        return Reason.DEMAND_VANISHED.said(gateway=own.text, at=clock(learned.vanished))
+    gone = next((one.profile.vanished for one in plan.memories if one.profile.vanished is not None), None)
+    if gone is not None:
+        return Reason.DEMAND_VANISHED.said(gateway=own.text, at=clock(gone.at))
     shown = plan.seen.observation.gateway.at_zero
     if isinstance(shown, Unknown):
         return Reason.DEMAND_NOT_SHOWN.said(detail=shown.reason)
-    return _first_request(pool, own, profile, learned, metered=plan.seen.observation.metered)
+    return _first_request(pool, own, profile, cold_start_of(plan.memories), metered=plan.seen.observation.metered)
+
+
+def cold_start_of(memories: Iterable[Memory]) -> float | None:
+    """Seconds from order to Ready, as measured; None if no start was seen."""
+    starts = [one.profile.cold_start for one in memories]
+    return max((one.expected(0.0) for one in starts if one.seconds), default=None)
 
 
 def _first_request(
-    pool: ServingPool, own: OwnGateway, profile: GatewayProfile, learned: Learned, *, metered: bool
+    pool: ServingPool, own: OwnGateway, profile: GatewayProfile, cold: float | None, *, metered: bool
 ) -> tuple[Reason, str]:
     """What it meets, by the gateway's profile and what the pool says of it."""
     at_zero, holds = profile.at_zero, holds_for(pool, profile)
@@ -239,7 +250,7 @@ def _first_request(
     if does is FirstRequest.REJECTS and holds:
         does = FirstRequest.RETRIES  # the pool says so
     conduct = _conduct(does, holds)
-    cold, refuses = learned.cold_start, does is FirstRequest.REJECTS
+    refuses = does is FirstRequest.REJECTS
     if not refuses and (holds is None or cold is None):
         detail = "no cold start was measured yet"
         if holds is None:
@@ -364,15 +375,16 @@ WORTH_SAYING = 0.05
 """Share of the requests."""
 
 
-def estimated(learned: Learned, ttft: float | None, tpot: float | None, *, parted: bool = False) -> list[str]:
+def estimated(memory: Memory, ttft: float | None, tpot: float | None, *, parted: bool = False) -> list[str]:
     """A sentence for each bound (seconds) for which more than a few requests are estimated.
 
     `parted`: `ttft` is what the client's bound leaves the engines of one role.
     """
-    bounds = (
-        (ttft, learned.first_tokens, learned.buckets.ttft, parted),
-        (tpot, learned.finished, learned.buckets.tpot, False),
-    )
+    window, buckets = memory.window.last(KEPT_SECONDS), memory.window.buckets
+    first = window.first_tokens, buckets.ttft
+    if memory.profile.at_gateway:
+        first = window.client_first_tokens, buckets.client
+    bounds = ((ttft, *first, parted), (tpot, window.finished, buckets.tpot, False))
     return [said for each in bounds if (said := _said(*each))]
 
 

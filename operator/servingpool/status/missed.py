@@ -64,7 +64,7 @@ def left_nothing(stage: StagePlan) -> Limit | None:
 
 def _of_stage(stage: StagePlan, permission: ScalePermission, certain: datetime | None) -> tuple[Reason, str]:
     decision = stage.decision
-    ready, calm = sum(part.ready for part in decision.parts), stage.learned.calm_since()
+    ready, calm = sum(part.ready for part in decision.parts), stage.memory.calm_since(stage.core)
     if decision.warning is not None:
         since = clock(decision.at if certain is None else certain.timestamp())
         return Reason.OBJECTIVE_UNATTAINABLE.said(why=decision.warning, since=since)
@@ -182,7 +182,7 @@ def needed_of(stage: StagePlan) -> str:
     if isinstance(need, Unknown):
         return "an unknown number of replicas"
     if _several(stage):
-        return f"{shown(need)} replicas of {stage.learned.reference}"
+        return f"{shown(need)} replicas of {stage.memory.profile.reference}"
     if _unbounded(stage):
         return f"more than {_counted(stage.decision.bounds.most.replicas, 'replica')}"
     return _counted(math.ceil(need), "replica")

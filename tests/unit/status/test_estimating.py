@@ -18,7 +18,6 @@ from servingpool.decision.observe.samples import (
     Buckets,
 )
 from servingpool.decision.observe.window import SampleWindow
-from servingpool.reconcile.plan.pool_plan import learned
 from servingpool.status.conditions import estimated
 
 from ..decision.world import counted  # noqa: TID252, tests are no package of an installed name
@@ -36,19 +35,19 @@ def seen(*, ttft: tuple[float, float], tpot: tuple[float, float], edges: tuple[f
 
 def test_bounds_at_bucket_ends_are_counted_exactly() -> None:
     memory = seen(ttft=(90.0, 90.0), tpot=(80.0, 80.0), edges=(2.0, 2.0, 0.12, 0.12))
-    assert estimated(learned(memory, memory, lambda: None), TTFT, TPOT) == []
+    assert estimated(memory, TTFT, TPOT) == []
 
 
 def test_a_bound_inside_a_bucket_with_many_requests_is_named_with_its_buckets() -> None:
     memory = seen(ttft=(98.0, 100.0), tpot=(40.0, 90.0), edges=(1.0, 2.5, 0.1, 0.15))
-    assert estimated(learned(memory, memory, lambda: None), TTFT, TPOT) == [
+    assert estimated(memory, TTFT, TPOT) == [
         "For 50% of requests this is an estimate: the engine has no bucket at 120ms. A bound of 100ms or 150ms is counted exactly."
     ]
 
 
 def test_buckets_of_prefill_engines_are_named_as_bounds_of_the_client() -> None:
     memory = seen(ttft=(50.0, 80.0), tpot=(0.0, 0.0), edges=(0.08, 2.5, 0.1, 0.1))
-    assert estimated(learned(memory, memory, lambda: None), 1.9, None, parted=True) == [
+    assert estimated(memory, 1.9, None, parted=True) == [
         (
             "For 30% of requests this is an estimate: the engine has no bucket at 1900ms, the bound less the handover. "
             "A bound of 160ms or 2600ms is counted exactly."
@@ -58,7 +57,7 @@ def test_buckets_of_prefill_engines_are_named_as_bounds_of_the_client() -> None:
 
 def test_both_are_named() -> None:
     memory = seen(ttft=(50.0, 80.0), tpot=(40.0, 90.0), edges=(1.0, 2.5, 0.1, 0.15))
-    assert estimated(learned(memory, memory, lambda: None), TTFT, TPOT) == [
+    assert estimated(memory, TTFT, TPOT) == [
         "For 30% of requests this is an estimate: the engine has no bucket at 2s. A bound of 1s or 2500ms is counted exactly.",
         "For 50% of requests this is an estimate: the engine has no bucket at 120ms. A bound of 100ms or 150ms is counted exactly.",
     ]
@@ -66,14 +65,14 @@ def test_both_are_named() -> None:
 
 def test_there_is_no_bucket_below_the_first() -> None:
     memory = seen(ttft=(90.0, 90.0), tpot=(0.0, 30.0), edges=(2.0, 2.0, 0.0, 0.01))
-    assert estimated(learned(memory, memory, lambda: None), TTFT, 0.004) == [
+    assert estimated(memory, TTFT, 0.004) == [
         "For 30% of requests this is an estimate: the engine has no bucket at 4ms. A bound of 10ms is counted exactly."
     ]
 
 
 def test_beyond_the_last_bucket_all_count_as_late() -> None:
     memory = seen(ttft=(60.0, 100.0), tpot=(100.0, 100.0), edges=(1.0, math.inf, 0.12, 0.12))
-    assert estimated(learned(memory, memory, lambda: None), TTFT, TPOT) == [
+    assert estimated(memory, TTFT, TPOT) == [
         "40% of requests count as late: the last bucket ends at 1s, below 2s. Use 1s or less."
     ]
 
@@ -81,8 +80,8 @@ def test_beyond_the_last_bucket_all_count_as_late() -> None:
 @pytest.mark.parametrize("bounds", [(None, None), (None, TPOT)])
 def test_a_bound_that_is_not_set_is_not_mentioned(bounds: tuple[float | None, float | None]) -> None:
     memory = seen(ttft=(50.0, 80.0), tpot=(100.0, 100.0), edges=(1.0, 2.5, 0.1, 0.15))
-    assert estimated(learned(memory, memory, lambda: None), *bounds) == []
+    assert estimated(memory, *bounds) == []
 
 
 def test_without_requests_there_is_nothing_to_estimate() -> None:
-    assert estimated(learned(Memory(), Memory(), lambda: None), TTFT, TPOT) == []
+    assert estimated(Memory(), TTFT, TPOT) == []

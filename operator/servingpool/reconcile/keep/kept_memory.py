@@ -82,7 +82,7 @@ class KeptMemory:
 
     def decided(self, plan: PoolPlan) -> None:
         """A decision was made."""
-        self._learn({stage.role: stage.memory for stage in plan.stages})
+        self._learn({stage.role: stage.kept for stage in plan.stages})
 
     @property
     def pressing(self) -> bool:

@@ -1,7 +1,7 @@
 """From a pool's observation to its plan, by stage and for all stages together.
 
 The only module that calls the decision core in a tick, but for `gpubudget`, which decides a stage again beside fewer
-replicas of the other one (`StagePlan.beside`); and the only one that reads the core's memory for the status.
+replicas of the other one (`StagePlan.beside`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -21,12 +20,9 @@ from servingpool.api.role import Role
 from servingpool.api.schedule import occurrences
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.decision.bound import unschedulable
-from servingpool.decision.decide import Stage, StageOutcome, decide_stages
+from servingpool.decision.decide import Stage, decide_stages
 from servingpool.decision.decision import Decision
 from servingpool.decision.learn.memory import Memory
-from servingpool.decision.observe.latency import LatencyCount
-from servingpool.decision.observe.samples import Buckets
-from servingpool.decision.observe.window import KEPT_SECONDS
 from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool, Slo, Target, Window
 from servingpool.decision.roles import joined
@@ -42,39 +38,6 @@ NO_LIMITS: Mapping[str, int] = MappingProxyType({})
 """Limits of a pool whose targets no GPU budget bounds."""
 AHEAD = 7200.0
 """Seconds for which windows are resolved, over the longest horizon: a cold start of an hour and a scrape interval."""
-
-
-@dataclass(frozen=True, slots=True)
-class Learned:
-    """Part of the core's memory that the status tells."""
-
-    missing: str | None
-    """A series that some sample lacks."""
-    coverage: float
-    """Share of ready replicas that could be read."""
-    queue_unknown: str | None
-    """Why the queue is not known."""
-    damaged: str | None
-    """Why samples of the last scrape, or their gauges, are left out."""
-    client_unknown: str | None
-    """Why the client's time to first token is not known, where the SLO is judged by it."""
-    first_tokens: LatencyCount
-    """Requests of the last 20 minutes, by their time to first token."""
-    finished: LatencyCount
-    """The same by their time per output token."""
-    buckets: Buckets
-    """The buckets that the SLO's bounds lie in."""
-    cold_start: float | None
-    """Seconds from order to Ready, as measured; None if no start was seen."""
-    calm_since: Callable[[], float | None]
-    """Unix time in seconds since which the load is one that the SLO allows; None where it is not, or is unknown. Only a
-    missed SLO asks."""
-    ttft_inferred: bool = False
-    """The engines tell no time to first token."""
-    vanished: float | None = None
-    """Unix time in seconds from which on the gateway's series were gone at 0 replicas."""
-    reference: str = ""
-    """The target in whose replicas the decision is counted; empty of a pool with roles, which has two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +65,12 @@ class StagePlan:
 
     seen: SeenStage
     decision: Decision
+    core: Pool
+    """The pool as it was decided on."""
     memory: Memory
-    """The core's memory now."""
-    learned: Learned
+    """The core's memory with this observation."""
+    kept: Memory
+    """The memory of the next tick."""
     beside: Callable[[int], Decision] | None
     """The decision beside so many replicas of the other stage: budgets may leave it fewer. None without another."""
 
@@ -112,6 +78,11 @@ class StagePlan:
     def role(self) -> str:
         """`SeenStage.role` of the stage."""
         return self.seen.role
+
+    @property
+    def memories(self) -> tuple[Memory, ...]:
+        """Its memory, as `PoolPlan.memories`."""
+        return (self.memory,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +94,15 @@ class PoolPlan:
     stages: tuple[StagePlan, ...]
     """The stages: one, or prefill and decode."""
     decision: Decision
-    """Decision on all stages together; `learned` likewise."""
-    learned: Learned
+    """Decision on all stages together."""
     expense: Expense
     actions: tuple[ScaleAction, ...]
     """An action for each target that changes, increases first; none where the pool may not be scaled."""
+
+    @property
+    def memories(self) -> tuple[Memory, ...]:
+        """The memory of each stage."""
+        return tuple(one.memory for one in self.stages)
 
     @property
     def standing(self) -> tuple[str, ...]:
@@ -197,15 +172,14 @@ def plan_pool(
     asked = [replace(one, pool=replace(one.pool, in_charge=permission.act, gateway=gateway)) for one in asked]
     outcomes = decide_stages(asked, ratio_of(seen.pool), seen.at)
     stages = tuple(
-        _decided(one, before.pool, outcome, outcome.memory if backfilled else before.memory)
-        for one, before, outcome in zip(seen.stages, asked, outcomes, strict=True)
+        StagePlan(one, found.decision, was.pool, found.memory, found.memory if backfilled else was.memory, found.beside)
+        for one, was, found in zip(seen.stages, asked, outcomes, strict=True)
     )
     decision = joined([one.decision for one in stages])
     actions = actions_of(seen, decision) if permission.act else ()
-    learned = _together([one.learned for one in stages])
     gpus = {one.name: one.gpus for one in seen.targets}
     expense = expense_of(seen.pool, seen.observation, decision.figures, gpus, prices)
-    return PoolPlan(seen, permission, stages, decision, learned, expense, actions)
+    return PoolPlan(seen, permission, stages, decision, expense, actions)
 
 
 def with_decisions(plan: PoolPlan, decisions: Sequence[Decision]) -> PoolPlan:
@@ -238,31 +212,6 @@ def _in_turn(core: Pool, stage: SeenStage) -> Pool:
     )
 
 
-def _decided(stage: SeenStage, core: Pool, outcome: StageOutcome, kept: Memory) -> StagePlan:
-    """The plan of an outcome. `core`: the pool as decided on; `kept`: the memory of the next tick."""
-    told = learned(outcome.memory, kept, partial(outcome.memory.calm_since, core))
-    return StagePlan(stage, outcome.decision, kept, told, outcome.beside)
-
-
-def _together(each: Sequence[Learned]) -> Learned:
-    """What the status tells of all stages. Each stage tells of its own bound of the SLO."""
-    if len(each) == 1:
-        return each[0]
-    prefill, decode = each
-    starts = [one for one in (prefill.cold_start, decode.cold_start) if one is not None]
-    return replace(
-        prefill,
-        missing=prefill.missing or decode.missing,
-        coverage=min(prefill.coverage, decode.coverage),
-        queue_unknown=prefill.queue_unknown or decode.queue_unknown,
-        damaged=prefill.damaged or decode.damaged,
-        client_unknown=prefill.client_unknown or decode.client_unknown,
-        cold_start=max(starts, default=None),
-        vanished=prefill.vanished if prefill.vanished is not None else decode.vanished,
-        reference="",
-    )
-
-
 def actions_of(seen: Collected, decision: Decision) -> tuple[ScaleAction, ...]:
     """Changes of a decision, target by target: increases first, so that no capacity is given up before."""
     wanted = {part.target: part.replicas for part in decision.parts}
@@ -289,30 +238,6 @@ def core_targets(targets: Sequence[SeenTarget], room: Mapping[str, int] = NO_LIM
         most = max(base, min(one.spec.max, room.get(one.name, one.spec.max)))
         found.append(Target(one.name, price, base, most, one.workload.batch_limit))
     return tuple(found)
-
-
-def learned(learning: Memory, kept: Memory, calm_since: Callable[[], float | None]) -> Learned:
-    """Part of the memory for the status: of the samples as `learning` took them in, of the rest as it is `kept`.
-
-    `calm_since`: see `Learned`.
-    """
-    window, starts = kept.window.last(KEPT_SECONDS), kept.profile.cold_start
-    buckets, at_gateway = kept.window.buckets, kept.profile.at_gateway
-    return Learned(
-        missing=learning.missing,
-        coverage=learning.coverage,
-        queue_unknown=learning.queue_unknown,
-        damaged=learning.damaged,
-        client_unknown=learning.client_unknown,
-        first_tokens=window.client_first_tokens if at_gateway else window.first_tokens,
-        finished=window.finished,
-        buckets=buckets._replace(ttft=buckets.client) if at_gateway else buckets,
-        cold_start=starts.expected(0.0) if starts.seconds else None,
-        calm_since=calm_since,
-        ttft_inferred=kept.ttft_inferred,
-        vanished=None if learning.profile.vanished is None else learning.profile.vanished.at,
-        reference=learning.profile.reference,
-    )
 
 
 def core_pool(
