@@ -16,8 +16,8 @@ from servingpool.api.serving_pool import ServingPool
 from servingpool.api.status import Status
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Unknown
-from servingpool.decision.observe import samples
-from servingpool.decision.observe.counters import diff_counters
+from servingpool.decision.observe.columns import Column
+from servingpool.decision.observe.counters import Last, diff_counters
 from servingpool.decision.roles import DECODE, PREFILL
 from servingpool.reconcile.act import NOT_SCALED
 from servingpool.reconcile.collect.collected import collect
@@ -88,7 +88,7 @@ class RoleOperator:
         looks = {}
         for role, side in sides.items():
             assert side.seen.selection is not None
-            delta = diff_counters(side.seen.observation, asked_of(side.seen, now), before[role].samples)
+            delta = diff_counters(side.seen.observation, asked_of(side.seen, now), Last(before[role].samples))
             looks[role] = Look(now, side.seen.selection, side.seen.observation, delta, side.decision.figures)
         status = build(plan, NOT_SCALED, Status(), None, (), None)
         return Tick(looks, plan, {one.type: one for one in status.conditions})
@@ -159,21 +159,21 @@ class PairRun:
     def summary(self) -> list[str]:
         """What both sides say, in a line a figure."""
         count, last = len(self.handed), self.ticks[-1]
-        tokens = self.total(DECODE, samples.ITL_COUNT)
+        tokens = self.total(DECODE, Column.ITL_COUNT)
         ttft, tpot = SLO["timeToFirstToken"], SLO["timePerOutputToken"]
         work, later = (work_of_a_prompt(tick) for tick in (last, self.after[-1]))
         pairs = {
             "mean TTFT at the prefill engine": (
                 sum(one.prefill.first_token for one in self.handed) / count,
-                self.total(PREFILL, samples.TTFT_SUM) / count,
+                self.total(PREFILL, Column.TTFT_SUM) / count,
             ),
             "mean TTFT at the decode engine": (
                 sum(one.decode.first_token for one in self.handed) / count,
-                self.total(DECODE, samples.TTFT_SUM) / count,
+                self.total(DECODE, Column.TTFT_SUM) / count,
             ),
             "mean ITL": (
                 sum(one.decode.decoding for one in self.handed) / tokens,
-                self.total(DECODE, samples.ITL_SUM) / tokens,
+                self.total(DECODE, Column.ITL_SUM) / tokens,
             ),
             "work of a prompt": (self.busy / count, work),
         }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from servingpool.adapters.prometheus.samples import PodSamples
 from servingpool.decision.observation import Unknown
-from servingpool.decision.observe import samples
+from servingpool.decision.observe.columns import Column
 from servingpool.reconcile.collect.readings import requests_for
 from servingpool_lab.prometheus import Prometheus
 
@@ -64,18 +64,18 @@ class Run:
         served, count = self.served, max(len(self.served), 1)
         steps = max(sum(len(a.times) - 1 for a in served), 1)
         pairs = {
-            "requests": (len(served), self.total(samples.TTFT_COUNT)),
-            "requests refused": (len(self.answers) - len(served), self.total(samples.REJECTED)),
-            "prompt tokens": (sum(a.prompt_tokens for a in served), self.total(samples.PROMPTS)),
-            "cached prompt tokens": (sum(a.cached_tokens for a in served), self.total(samples.CACHED)),
-            "output tokens": (sum(len(a.times) for a in served), self.total(samples.GENERATED)),
+            "requests": (len(served), self.total(Column.TTFT_COUNT)),
+            "requests refused": (len(self.answers) - len(served), self.total(Column.REJECTED)),
+            "prompt tokens": (sum(a.prompt_tokens for a in served), self.total(Column.PROMPTS)),
+            "cached prompt tokens": (sum(a.cached_tokens for a in served), self.total(Column.CACHED)),
+            "output tokens": (sum(len(a.times) for a in served), self.total(Column.GENERATED)),
             "mean TTFT, ms": (
                 1e3 * sum(a.first_token for a in served) / count,
-                1e3 * self.total(samples.TTFT_SUM) / count,
+                1e3 * self.total(Column.TTFT_SUM) / count,
             ),
             "mean ITL, ms": (
                 1e3 * sum(a.decoding for a in served) / steps,
-                1e3 * self.total(samples.ITL_SUM) / max(self.total(samples.ITL_COUNT), 1.0),
+                1e3 * self.total(Column.ITL_SUM) / max(self.total(Column.ITL_COUNT), 1.0),
             ),
         }
         return [f"{name}: {client:.6g} at the client, {read:.6g} as read" for name, (client, read) in pairs.items()]

@@ -12,7 +12,7 @@ import pytest
 
 from servingpool.adapters.prometheus.samples import with_own_buckets
 from servingpool.decision.observation import Unknown
-from servingpool.decision.observe import samples
+from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.latency import LatencyCount
 from servingpool_lab.prometheus import Prometheus
 
@@ -32,13 +32,13 @@ def test_every_request_and_every_token_is_counted(run: Run) -> None:
     assert {answer.end for answer in run.answers} == {End.WHOLE, End.REFUSED}
     tokens = sum(len(answer.times) for answer in run.served)
     for slo in range(len(SLOS)):
-        assert run.total(samples.TTFT_COUNT, slo) == len(run.served)
-        assert run.total(samples.TPOT_COUNT, slo) == len(run.served)
-        assert run.total(samples.GENERATED, slo) == tokens
-        assert run.total(samples.ITL_COUNT, slo) == tokens - len(run.served)
-        assert run.total(samples.PROMPTS, slo) == sum(answer.prompt_tokens for answer in run.served)
-        assert run.total(samples.CACHED, slo) == sum(answer.cached_tokens for answer in run.served) > 0
-        assert run.total(samples.REJECTED, slo) == len(refused) > 0
+        assert run.total(Column.TTFT_COUNT, slo) == len(run.served)
+        assert run.total(Column.TPOT_COUNT, slo) == len(run.served)
+        assert run.total(Column.GENERATED, slo) == tokens
+        assert run.total(Column.ITL_COUNT, slo) == tokens - len(run.served)
+        assert run.total(Column.PROMPTS, slo) == sum(answer.prompt_tokens for answer in run.served)
+        assert run.total(Column.CACHED, slo) == sum(answer.cached_tokens for answer in run.served) > 0
+        assert run.total(Column.REJECTED, slo) == len(refused) > 0
 
 
 def test_all_of_the_time_is_covered(run: Run) -> None:
@@ -71,9 +71,9 @@ def test_the_shares_of_tpot_are_the_clients(run: Run) -> None:
 
 def test_the_means_are_the_clients(run: Run) -> None:
     served = run.served
-    late = sum(answer.first_token for answer in served) - run.total(samples.TTFT_SUM)
+    late = sum(answer.first_token for answer in served) - run.total(Column.TTFT_SUM)
     assert 0.0 <= late / len(served) <= MEAN_TRANSPORT
-    assert run.total(samples.ITL_SUM) == pytest.approx(sum(answer.decoding for answer in served), rel=SAME)
+    assert run.total(Column.ITL_SUM) == pytest.approx(sum(answer.decoding for answer in served), rel=SAME)
 
 
 @pytest.mark.parametrize("slo", range(len(SLOS)))
@@ -83,8 +83,8 @@ def test_the_share_on_time_is_the_clients(run: Run, slo: int) -> None:
     assert ttft is not None
     assert tpot is not None
     cases = (
-        (ttft, (samples.TTFT_COUNT, samples.TTFT_LOWER, samples.TTFT_UPPER), "ttft", first_token),
-        (tpot, (samples.TPOT_COUNT, samples.TPOT_LOWER, samples.TPOT_UPPER), "tpot", per_token),
+        (ttft, (Column.TTFT_COUNT, Column.TTFT_LOWER, Column.TTFT_UPPER), "ttft", first_token),
+        (tpot, (Column.TPOT_COUNT, Column.TPOT_LOWER, Column.TPOT_UPPER), "tpot", per_token),
     )
     for bound, figures, name, measured in cases:
         count, within, up_to = (run.total(figure, slo) for figure in figures)
@@ -194,10 +194,10 @@ async def test_a_client_that_leaves_counts_as_arrived_and_never_as_finished(
     after, *_ = await operator.look()
     await operator.close()
     assert {answer.end for answer in left} == {End.LEFT}
-    assert after.delta.sums[samples.TTFT_COUNT] == len(left)
-    assert after.delta.sums[samples.PROMPTS] == 50 * len(left)
-    assert after.delta.sums[samples.TPOT_COUNT] == 0
-    assert 10 * len(left) <= after.delta.sums[samples.GENERATED] < 300 * len(left)
+    assert after.delta.sums[Column.TTFT_COUNT] == len(left)
+    assert after.delta.sums[Column.PROMPTS] == 50 * len(left)
+    assert after.delta.sums[Column.TPOT_COUNT] == 0
+    assert 10 * len(left) <= after.delta.sums[Column.GENERATED] < 300 * len(left)
     assert after.page.running == after.page.waiting == 0.0
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from servingpool.api.conditions import Truth
-from servingpool.decision.observe import samples
+from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.counters import LEAST_TOKENS
 from servingpool.decision.roles import DECODE, PREFILL
 
@@ -40,20 +40,20 @@ def test_each_prompt_is_computed_once_and_by_the_prefill_engine(pair_run: PairRu
     requests = len(pair_run.handed)
     prompts = sum(one.prefill.prompt_tokens for one in pair_run.handed)
     cached = sum(one.prefill.cached_tokens for one in pair_run.handed)
-    assert pair_run.total(PREFILL, samples.TTFT_COUNT) == requests
-    assert pair_run.total(PREFILL, samples.PROMPTS) == prompts
-    assert pair_run.total(PREFILL, samples.CACHED) == cached > 0
-    assert pair_run.total(PREFILL, samples.GENERATED) == requests, "one token each"
-    assert pair_run.total(PREFILL, samples.ITL_COUNT) == pair_run.total(PREFILL, samples.ITL_SUM) == 0
-    assert pair_run.total(DECODE, samples.PROMPTS) == prompts
-    assert pair_run.total(DECODE, samples.CACHED) == prompts, "all of it was transferred"
+    assert pair_run.total(PREFILL, Column.TTFT_COUNT) == requests
+    assert pair_run.total(PREFILL, Column.PROMPTS) == prompts
+    assert pair_run.total(PREFILL, Column.CACHED) == cached > 0
+    assert pair_run.total(PREFILL, Column.GENERATED) == requests, "one token each"
+    assert pair_run.total(PREFILL, Column.ITL_COUNT) == pair_run.total(PREFILL, Column.ITL_SUM) == 0
+    assert pair_run.total(DECODE, Column.PROMPTS) == prompts
+    assert pair_run.total(DECODE, Column.CACHED) == prompts, "all of it was transferred"
 
 
 def test_every_token_is_counted_by_the_decode_engine(pair_run: PairRun) -> None:
     requests, tokens = len(pair_run.handed), sum(len(one.decode.times) for one in pair_run.handed)
-    assert pair_run.total(DECODE, samples.TTFT_COUNT) == pair_run.total(DECODE, samples.TPOT_COUNT) == requests
-    assert pair_run.total(DECODE, samples.GENERATED) == tokens
-    assert pair_run.total(DECODE, samples.ITL_COUNT) == tokens - requests
+    assert pair_run.total(DECODE, Column.TTFT_COUNT) == pair_run.total(DECODE, Column.TPOT_COUNT) == requests
+    assert pair_run.total(DECODE, Column.GENERATED) == tokens
+    assert pair_run.total(DECODE, Column.ITL_COUNT) == tokens - requests
 
 
 def test_nothing_is_missing_at_any_time(pair_run: PairRun) -> None:
@@ -88,10 +88,10 @@ def test_the_means_are_the_clients(pair_run: PairRun) -> None:
     """The decode engine's TTFT is the rest of the client's: it begins when the prefill engine has replied."""
     sides = {PREFILL: [one.prefill for one in pair_run.handed], DECODE: [one.decode for one in pair_run.handed]}
     for role, answers in sides.items():
-        late = sum(answer.first_token for answer in answers) - pair_run.total(role, samples.TTFT_SUM)
+        late = sum(answer.first_token for answer in answers) - pair_run.total(role, Column.TTFT_SUM)
         assert 0.0 <= late / len(answers) <= MEAN_TRANSPORT, role
     decoding = sum(answer.decoding for answer in sides[DECODE])
-    assert pair_run.total(DECODE, samples.ITL_SUM) == pytest.approx(decoding, rel=SAME)
+    assert pair_run.total(DECODE, Column.ITL_SUM) == pytest.approx(decoding, rel=SAME)
 
 
 def test_a_request_waits_at_one_engine_at_a_time(pair_run: PairRun) -> None:
@@ -138,7 +138,7 @@ def test_the_work_of_a_prompt_is_what_the_prefill_engine_spends_on_it(pair_run: 
 
 def test_an_answer_by_the_prefill_engine_alone_changes_nothing_of_what_a_prompt_costs(pair_run: PairRun) -> None:
     assert len(pair_run.alone.times) == ALONE
-    assert max(tick.sides[PREFILL].delta.sums[samples.ITL_COUNT] for tick in pair_run.after) > LEAST_TOKENS
+    assert max(tick.sides[PREFILL].delta.sums[Column.ITL_COUNT] for tick in pair_run.after) > LEAST_TOKENS
     before = work_of_a_prompt(pair_run.ticks[-1])
     assert work_of_a_prompt(pair_run.after[-1]) == pytest.approx(before, rel=NEAR)
 

@@ -11,9 +11,10 @@ from servingpool.decision.allocate import Fleet
 from servingpool.decision.decision import Limited
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Observation, Unknown
+from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.lateness import Lateness
 from servingpool.decision.observe.queueing import growth
-from servingpool.decision.observe.window import MINUTE, WAITING
+from servingpool.decision.observe.window import MINUTE
 from servingpool.decision.plan import AtZero, Plan
 from servingpool.decision.pool import Bound, Bounds, Pool
 from servingpool.decision.words import clock, shown, span
@@ -164,7 +165,7 @@ def _calm(pool: Pool, memory: Memory) -> bool:
     """Whether the last minute shows no need for more than there is: a knee that is only guessed buys nothing."""
     last = memory.window.last(MINUTE)
     late = Lateness(memory.window, memory.profile.queue_in_ttft.excluded, pool).missed(last)
-    queued = last.highest(WAITING)
+    queued = last.highest(Column.WAITING)
     if queued is None or queued > last.ready:
         return False
     return late.requests > 0.0 and late.share <= pool.params.calm_burn * pool.slo.allowed

@@ -20,9 +20,9 @@ from servingpool.decision.learn.forecast import Rule
 from servingpool.decision.learn.memory import Memory, UpdateResult
 from servingpool.decision.learn.step_time import Saturation
 from servingpool.decision.observation import Reading, Unknown
+from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.lateness import Lateness, Queues, Witness
-from servingpool.decision.observe.samples import BEGUN, GENERATED, PROMPTS, TTFT_COUNT, TTFT_SUM, WAITED
-from servingpool.decision.observe.window import MINUTE, READY, RUNNING, SUMS, WAITING, Demand, rate_window
+from servingpool.decision.observe.window import MINUTE, Demand, rate_window
 from servingpool.decision.plan import Plan
 from servingpool.decision.pool import Pool
 from servingpool.decision.words import span
@@ -148,7 +148,7 @@ def gauge(column: int) -> Callable[[Sources], Reading]:
 def load(on: Sources) -> float | None:
     """Offered work over what is ready."""
     window, found = on.memory.window, on.update.demand
-    return None if found is None or not window.rows[-1, READY] > 0.0 else window.per_replica(found.level)
+    return None if found is None or not window.rows[-1, Column.READY] > 0.0 else window.per_replica(found.level)
 
 
 def safe_load(plan: Plan) -> Reading:
@@ -172,7 +172,7 @@ def first_token(on: Sources) -> Reading:
     if judge.believed is not Witness.QUEUE or isinstance(shown, Unknown):
         return shown
     rows = memory.window.last(pool.params.recent_window).rows
-    begun, waited = rows[:, SUMS + BEGUN], rows[:, SUMS + WAITED]
+    begun, waited = rows[:, Column.BEGUN], rows[:, Column.WAITED]
     each = np.divide(waited, begun, out=np.zeros(len(rows)), where=begun > 0.0)
     order = np.argsort(each)
     place = np.searchsorted(np.cumsum(begun[order]), pool.slo.attainment * begun.sum())
@@ -181,8 +181,8 @@ def first_token(on: Sources) -> Reading:
 
 def _mean_prefill(on: Sources) -> Reading:
     window = on.memory.window.last(on.pool.params.mean_window)
-    requests = window.total(TTFT_COUNT)
-    return window.total(TTFT_SUM) / requests if requests > 0.0 else Unknown("no request began in ten minutes")
+    requests = window.total(Column.TTFT_COUNT)
+    return window.total(Column.TTFT_SUM) / requests if requests > 0.0 else Unknown("no request began in ten minutes")
 
 
 def attained_now(on: Sources) -> Reading:
@@ -219,13 +219,13 @@ class Figures:
 
     arrivals: Reading = of(demand, Metric.ARRIVAL_RATE, lambda it: it.arrivals, first)
     """Requests/s over the last half minute, or two scrapes."""
-    generation_rate: Reading = of(rate(GENERATED), Metric.GENERATION_TOKENS_RATE, float, second)
+    generation_rate: Reading = of(rate(Column.GENERATED), Metric.GENERATION_TOKENS_RATE, float, second)
     """Output tokens/s, aggregate over the pool."""
-    prompt_rate: Reading = of(rate(PROMPTS), Metric.PROMPT_TOKENS_RATE, float, first)
+    prompt_rate: Reading = of(rate(Column.PROMPTS), Metric.PROMPT_TOKENS_RATE, float, first)
     """Prompt tokens/s, aggregate over the pool."""
-    queue: Reading = figure(Metric.QUEUE_DEPTH, gauge(WAITING), total)
+    queue: Reading = figure(Metric.QUEUE_DEPTH, gauge(Column.WAITING), total)
     """Requests waiting in engines and gateway."""
-    running: Reading = figure(Metric.RUNNING_REQUESTS, gauge(RUNNING), total)
+    running: Reading = figure(Metric.RUNNING_REQUESTS, gauge(Column.RUNNING), total)
     """Requests in running batches."""
     time_to_first_token: Reading = figure(Metric.TIME_TO_FIRST_TOKEN, first_token, total)
     """Seconds at the SLO's percentile over the last 5 minutes, as far as the buckets can tell."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from itertools import repeat
 from operator import lt
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ import numpy.typing as npt
 from servingpool.decision.params import DEFAULT
 
 Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.intp]
 
 RESTARTED = 0.25
@@ -51,6 +51,18 @@ def change(before: Sequence[float], now: Sequence[float]) -> Change:
     return Change.RESTARTED if few else Change.DAMAGED
 
 
+def resets(before: Floats, now: Floats) -> tuple[Flags, Flags]:
+    """Of many sources, a row each: whether it restarted, and whether it is damaged, as `change` tells of one."""
+    fell: Flags = np.any(now < before, axis=1)
+    damaged: Flags = fell & np.any((now > RESTARTED * before) & (before > 0.0), axis=1)
+    return fell & ~damaged, damaged
+
+
+def increases(before: Floats, now: Floats) -> Floats:
+    """`rises` of many sources, a row each."""
+    return np.where(now > before, now - before, 0.0)
+
+
 def rises(before: Iterable[float], now: Sequence[float]) -> list[float]:
     """Rise of each figure, never below 0: some engines tell a count as a difference, which falls by a little.
 
@@ -59,15 +71,13 @@ def rises(before: Iterable[float], now: Sequence[float]) -> list[float]:
     return [new - old if new > old else 0.0 for new, old in zip(now, before, strict=False)]
 
 
-def risen(before: Sequence[float], now: Sequence[float]) -> list[float]:
-    """The rises of counters that only a restart lowers; 0 where the readings cannot be compared."""
-    match change(before, now):
-        case Change.CONTINUED:
-            return rises(before, now)
-        case Change.RESTARTED:
-            return rises(repeat(0.0), now)
-        case Change.DAMAGED:
-            return [0.0] * len(now)
+def risen(before: Floats, now: Floats) -> tuple[Floats, Flags]:
+    """Rises of counters that only a restart lowers, of many sources, a row each; and which sources are damaged.
+
+    0 where the readings cannot be compared.
+    """
+    restarted, damaged = resets(before, now)
+    return np.where(damaged[:, None], 0.0, increases(np.where(restarted[:, None], 0.0, before), now)), damaged
 
 
 class Counts(NamedTuple):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from servingpool.decision.pool import ONLY
@@ -27,6 +28,10 @@ class Unknown:
 
     def __bool__(self) -> bool:
         raise TypeError(f"an unknown figure has no truth value ({self.reason}); use isinstance")
+
+    def __float__(self) -> float:
+        """NaN, for tables of figures."""
+        return math.nan
 
 
 class Absent(Unknown):
@@ -74,15 +79,18 @@ class Histogram:
         """
         if bound is None or not self.bounds:
             return (self.count, self.count, self.count), Bucket()
-        bounds, counts = self.bounds, self.counts
-        above = bisect_left(bounds, bound * (1 - EPSILON))
-        upper_end = bounds[above] if above < len(bounds) else math.inf
-        upper = counts[above] if above < len(bounds) else self.count
-        if upper_end <= bound * (1 + EPSILON):
-            return (self.count, upper, upper), Bucket(upper_end, upper_end)
-        if above == 0:
-            return (self.count, 0.0, upper), Bucket(0.0, upper_end)
-        return (self.count, counts[above - 1], upper), Bucket(bounds[above - 1], upper_end)
+        lower, upper, bucket = _bucket_with(bound, self.bounds)
+        cumulative = (0.0, *self.counts, self.count)
+        return (self.count, cumulative[lower], cumulative[upper]), bucket
+
+
+@lru_cache(maxsize=4096)
+def _bucket_with(bound: float, bounds: tuple[float, ...]) -> tuple[int, int, Bucket]:
+    """Places of both ends of the bucket that holds a bound, in (0, *bounds, infinity); and that bucket."""
+    ends = (0.0, *bounds, math.inf)
+    upper = 1 + bisect_left(bounds, bound * (1 - EPSILON))
+    lower = upper if ends[upper] <= bound * (1 + EPSILON) else upper - 1
+    return lower, upper, Bucket(ends[lower], ends[upper])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from servingpool.decision.engine import Rates
 from servingpool.decision.learn.memory import PastLoads
 from servingpool.decision.learn.miss_curve import LoadAttribution, attribute_load
 from servingpool.decision.observation import Bucket
+from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.latency import Misses
-from servingpool.decision.observe.samples import BEGUN, TTFT_COUNT, TTFT_LOWER, TTFT_SUM, TTFT_UPPER, Buckets
-from servingpool.decision.observe.window import SUMS, WAITING, Demand, SampleWindow
+from servingpool.decision.observe.samples import Buckets
+from servingpool.decision.observe.window import Demand, SampleWindow
 
 from .world import ENGINE, POOL, counted
 
@@ -43,14 +44,14 @@ def history(*ticks: tuple[int, float, float] | None, late: float = 0.0, waited: 
     None for a tick of which the demand is not known.
     """
     within = 300.0 - late
-    sums = {BEGUN: 300.0, TTFT_COUNT: 300.0, TTFT_LOWER: within, TTFT_UPPER: within}
-    delta = counted(sums | {TTFT_SUM: within * 0.1 + late * waited}, BUCKETS, tick=TICK)
+    sums = {Column.BEGUN: 300.0, Column.TTFT_COUNT: 300.0, Column.TTFT_LOWER: within, Column.TTFT_UPPER: within}
+    delta = counted(sums | {Column.TTFT_SUM: within * 0.1 + late * waited}, BUCKETS, tick=TICK)
     window, past = SampleWindow(), PastLoads()
     for number, tick in enumerate(ticks):
         ready, work, queue = tick or (1, 0.0, 0.0)
         window = window.add(now=TICK * (number + 1), span=TICK, ready=ready, delta=delta)
         if tick is not None:
-            window.note(Misses(0.0, 0.0), demand=rates(work), offered=rates(work + queue))
+            window = window.noted(Misses(0.0, 0.0), demand=rates(work), offered=rates(work + queue))
             past = past.update(TICK * (number + 1), rates(work / ready), ENGINE)
     return History(window, past)
 
@@ -123,7 +124,7 @@ def test_the_last_of_a_queue_are_counted_after_it_is_gone() -> None:
 def test_answers_that_end_once_nothing_comes_have_met_no_load(before: float) -> None:
     """An SLO for tokens alone: minutes after the last first token, how long a request takes is not known any more."""
     seen = history((1, before, 0.0), (1, before, 0.0), (1, 0.0, 0.0))
-    seen.window.rows[:, SUMS:WAITING] = 0.0
+    seen.window.rows[:, : Column.SPAN] = 0.0
     pool = replace(POOL, slo=replace(POOL.slo, time_to_first_token=None))
     nothing = DEMAND._replace(arrivals=0.0, prompt=0.0, steps=0.0, work_per_request=0.0)
     window = SampleWindow(seen.window.rows)

@@ -9,9 +9,9 @@ import pytest
 
 from servingpool.decision.figures import slo_met
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics
-from servingpool.decision.observe.counters import CounterDelta, diff_counters
+from servingpool.decision.observe.columns import Column
+from servingpool.decision.observe.counters import CounterDelta, Last, diff_counters
 from servingpool.decision.observe.lateness import Witness
-from servingpool.decision.observe.samples import BEGUN, Sample
 from servingpool.decision.pool import Slo
 
 from .test_full_replicas import BOUND, POOL, START, TICK, Capped, Fleet
@@ -49,8 +49,7 @@ def page(
 
 
 def seen(first: Observation, second: Observation) -> CounterDelta:
-    samples: dict[str, Sample] = dict(diff_counters(first, POOL, {}).samples)
-    return diff_counters(second, POOL, samples)
+    return diff_counters(second, POOL, Last(diff_counters(first, POOL).samples))
 
 
 def test_a_histogram_without_a_bucket_never_says_that_the_slo_holds_while_all_wait() -> None:
@@ -85,7 +84,7 @@ def test_a_queue_that_went_with_its_engine_is_none_that_its_successor_s_requests
 def test_first_tokens_counted_at_the_end_say_nothing_of_the_queue_now_though_as_many_begin_as_end(begun: float) -> None:
     # A full batch takes one for each that ends, so the two counts rise alike.
     delta = seen(page(START, 1_000.0, 9e3, begun=begun - 10.0), page(START + TICK, 1_010.0, 9.1e3, begun=begun))
-    assert delta.sums[BEGUN] == 10.0
+    assert delta.sums[Column.BEGUN] == 10.0
     assert not delta.waits
 
 

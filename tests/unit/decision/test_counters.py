@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 
 from servingpool.decision.observation import Bucket, Histogram, Observation, Replica, ReplicaMetrics, Unknown
-from servingpool.decision.observe.counters import CounterDelta, diff_counters
+from servingpool.decision.observe.columns import Column
+from servingpool.decision.observe.counters import CounterDelta, Last, diff_counters
 from servingpool.decision.observe.latency import LatencyCount, late_share_of_straddling
-from servingpool.decision.observe.samples import QUEUED, TTFT_COUNT, Sample
+from servingpool.decision.observe.samples import Sample
 from servingpool.decision.observe.window import SampleWindow
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.pool import ONLY, Pool, Slo
@@ -21,15 +22,15 @@ POOL = Pool(Slo(time_to_first_token=2.0, time_per_output_token=0.1), min_replica
 
 
 def compared(observation: Observation, previous: Mapping[str, Sample]) -> CounterDelta:
-    return diff_counters(observation, POOL, previous)
+    return diff_counters(observation, POOL, Last(previous))
 
 
 def counted(histogram: Histogram, bound: float) -> tuple[LatencyCount, Bucket]:
     """What one replica's histogram, filled between two observations, says of a TTFT bound."""
     pool = replace(POOL, slo=Slo(time_to_first_token=bound))
     empty = Histogram(histogram.bounds, (0.0,) * len(histogram.bounds), 0.0, 0.0)
-    before = diff_counters(observed(sample("r0", 0.0, empty), ready=1), pool, {})
-    seen = diff_counters(observed(sample("r0", 15.0, histogram), ready=1), pool, before.samples)
+    before = diff_counters(observed(sample("r0", 0.0, empty), ready=1), pool)
+    seen = diff_counters(observed(sample("r0", 15.0, histogram), ready=1), pool, Last(before.samples))
     window = SampleWindow().add(now=15.0, span=15.0, ready=1, delta=seen).last(60.0)
     return window.first_tokens, seen.buckets.ttft
 
@@ -80,21 +81,21 @@ def test_the_next_scrape_makes_up_for_a_lost_one() -> None:
     lost = compared(observed(ready=1), first.samples)
     back = compared(observed(sample("r0", 30.0, requests(70.0)), ready=1), lost.samples)
     assert (lost.covered, lost.coverage) == (0.0, 0.0)
-    assert (back.covered, back.sums[TTFT_COUNT]) == (30.0, 60.0)
+    assert (back.covered, back.sums[Column.TTFT_COUNT]) == (30.0, 60.0)
 
 
 def test_the_same_sample_seen_twice_counts_once() -> None:
     first = compared(observed(sample("r0", 0.0, requests(10.0)), ready=1), {})
     second = compared(observed(sample("r0", 15.0, requests(40.0)), ready=1), first.samples)
     again = compared(observed(sample("r0", 15.0, requests(40.0)), ready=1), second.samples)
-    assert second.sums[TTFT_COUNT] == 30.0
-    assert (again.covered, again.sums[TTFT_COUNT]) == (0.0, 0.0)
+    assert second.sums[Column.TTFT_COUNT] == 30.0
+    assert (again.covered, again.sums[Column.TTFT_COUNT]) == (0.0, 0.0)
 
 
 def test_a_difference_over_an_outage_does_not_count() -> None:
     first = compared(observed(sample("r0", 0.0, requests(10.0)), ready=1), {})
     back = compared(observed(sample("r0", DEFAULT.longest_gap + 1.0, requests(9e4)), ready=1), first.samples)
-    assert (back.covered, back.sums[TTFT_COUNT]) == (0.0, 0.0)
+    assert (back.covered, back.sums[Column.TTFT_COUNT]) == (0.0, 0.0)
 
 
 def test_a_sample_without_its_histogram_is_not_read_as_idle() -> None:
@@ -102,7 +103,7 @@ def test_a_sample_without_its_histogram_is_not_read_as_idle() -> None:
     torn = compared(observed(sample("r0", 15.0, Unknown("NaN")), ready=1), first.samples)
     whole = compared(observed(sample("r0", 30.0, requests(50.0)), ready=1), torn.samples)
     assert (torn.coverage, torn.missing) == (0.0, "time to first token")
-    assert whole.sums[TTFT_COUNT] == 40.0
+    assert whole.sums[Column.TTFT_COUNT] == 40.0
 
 
 def test_a_queue_is_scaled_up_for_replicas_without_a_sample() -> None:
@@ -131,7 +132,7 @@ def test_a_queue_grows_by_the_difference_of_the_same_replicas_samples() -> None:
     first = compared(observed(sample("r0", 0.0, requests(1.0), waiting=100.0), ready=1), {})
     other = sample("r1", 15.0, requests(9.0), waiting=9.0)
     second = compared(observed(sample("r0", 15.0, requests(1.0), waiting=70.0), other, ready=2), first.samples)
-    assert second.sums[QUEUED] == -30.0
+    assert second.sums[Column.QUEUED] == -30.0
 
 
 def test_growth_of_a_queue_that_was_not_shown_counts_afterwards() -> None:
@@ -139,11 +140,11 @@ def test_growth_of_a_queue_that_was_not_shown_counts_afterwards() -> None:
     unread = replace(sample("r0", 15.0, requests(1.0)), waiting=Unknown("NaN"))
     second = compared(observed(unread, ready=1), first.samples)
     third = compared(observed(sample("r0", 30.0, requests(1.0), waiting=170.0), ready=1), second.samples)
-    assert (second.sums[QUEUED], third.sums[QUEUED]) == (0.0, 70.0)
+    assert (second.sums[Column.QUEUED], third.sums[Column.QUEUED]) == (0.0, 70.0)
     assert (second.waiting, second.queues) == (Unknown("NaN"), ())
     later = sample("r0", DEFAULT.longest_gap + 10.0, requests(1.0), waiting=900.0)
     stale = {"r0": replace(second.samples["r0"], at=DEFAULT.longest_gap)}
-    assert compared(observed(later, ready=1), stale).sums[QUEUED] == 0.0
+    assert compared(observed(later, ready=1), stale).sums[Column.QUEUED] == 0.0
 
 
 def test_a_restart_drops_the_queue_of_before() -> None:
@@ -153,10 +154,10 @@ def test_a_restart_drops_the_queue_of_before() -> None:
     unread = replace(young, ready=(*young.ready, Replica("r1", age=1e4, ready_for=1e4)), metrics=(other,))
     assert compared(unread, first.samples).waiting == 40.0
     back = compared(observed(sample("r0", 15.0, requests(2.0), waiting=7.0), ready=1), first.samples)
-    assert (back.sums[QUEUED], back.sums[TTFT_COUNT]) == (7.0, 2.0)
+    assert (back.sums[Column.QUEUED], back.sums[Column.TTFT_COUNT]) == (7.0, 2.0)
     hidden = replace(sample("r0", 15.0, requests(2.0)), waiting=Unknown("NaN"))
     gone = compared(observed(hidden, ready=1), first.samples)
-    assert (gone.sums[QUEUED], gone.samples["r0"].queue) == (0.0, None)
+    assert (gone.sums[Column.QUEUED], gone.samples["r0"].queue) == (0.0, None)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9999])
@@ -165,8 +166,8 @@ def test_a_counter_that_falls_without_a_restart_leaves_the_replica_out_until_it_
     first = compared(observed(sample("r0", 0.0, requests(90_000.0)), ready=1), {})
     fallen = compared(observed(sample("r0", 15.0, requests(90_000.0 * share)), ready=1), first.samples)
     back = compared(observed(sample("r0", 30.0, requests(90_006.0)), ready=1), fallen.samples)
-    assert (fallen.covered, fallen.sums[TTFT_COUNT]) == (0.0, 0.0)
-    assert (back.covered, back.sums[TTFT_COUNT]) == (30.0, 6.0)
+    assert (fallen.covered, fallen.sums[Column.TTFT_COUNT]) == (0.0, 0.0)
+    assert (back.covered, back.sums[Column.TTFT_COUNT]) == (30.0, 6.0)
 
 
 def test_a_counter_that_stays_lower_is_the_new_beginning_once_the_longest_gap_is_over() -> None:
@@ -174,7 +175,7 @@ def test_a_counter_that_stays_lower_is_the_new_beginning_once_the_longest_gap_is
     at = DEFAULT.longest_gap + 5.0
     later = compared(observed(sample("r0", at, requests(45_000.0)), ready=1), first.samples)
     last = compared(observed(sample("r0", at + 15.0, requests(45_003.0)), ready=1), later.samples)
-    assert (later.sums[TTFT_COUNT], last.sums[TTFT_COUNT]) == (0.0, 3.0)
+    assert (later.sums[Column.TTFT_COUNT], last.sums[Column.TTFT_COUNT]) == (0.0, 3.0)
 
 
 def decoding(name: str, at: float, batch: float, itl: float, *, prompts: float, cached: float = 0.0) -> ReplicaMetrics:

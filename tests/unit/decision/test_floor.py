@@ -15,7 +15,7 @@ from servingpool.decision.engine import StepTime
 from servingpool.decision.learn.memory import UpdateResult
 from servingpool.decision.learn.miss_curve import MissCurve
 from servingpool.decision.need.planning import plan
-from servingpool.decision.observe.window import JUDGED, LATE
+from servingpool.decision.observe.columns import Column
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.plan import Plan
 
@@ -40,7 +40,7 @@ def limited(curve: MissCurve, missed: float, replicas: int, requested: int = 8, 
     for _ in range(30):
         world.tick(6.0)
     memory = replace(world.memory, profile=replace(world.memory.profile, curve=curve))
-    world.memory.window.rows[:, [JUDGED, LATE]] = 100.0, 100.0 * missed
+    world.memory.window.rows[:, [Column.JUDGED, Column.LATE]] = 100.0, 100.0 * missed
     step = memory.step_time(POOL)
     assert step is not None
     found = plan(

@@ -192,4 +192,5 @@ def test_a_reading_that_is_older_is_left_out_unless_the_clock_was_set_back() -> 
 
 
 def test_two_readings_that_cannot_be_compared_rise_by_nothing() -> None:
-    assert (risen((8.0,), (7.0,)), risen((8.0,), (2.0,)), risen((8.0,), (9.0,))) == ([0.0], [2.0], [1.0])
+    rose, damaged = risen(np.array([[8.0], [8.0], [8.0]]), np.array([[7.0], [2.0], [9.0]]))
+    assert (rose.tolist(), damaged.tolist()) == ([[0.0], [2.0], [1.0]], [True, False, False])

@@ -13,8 +13,8 @@ from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import decide
 from servingpool.decision.learn.error_budget import ErrorBudget
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Reading, Replica, ReplicaMetrics, Unknown
-from servingpool.decision.observe.samples import TPOT_COUNT, TTFT_COUNT
-from servingpool.decision.observe.window import DEMAND, Slice
+from servingpool.decision.observe.columns import DEMAND, Column
+from servingpool.decision.observe.window import Slice
 from servingpool.decision.params import DEFAULT
 
 from .world import POOL, Engine, World, applied, plain, restored
@@ -71,7 +71,7 @@ def test_a_histogram_that_the_slo_does_not_need_may_be_missing():
     world.patch = {}
     world.tick(6.0)
     window = world.memory.window.last(45.0)
-    assert window.total(TPOT_COUNT) == pytest.approx(window.total(TTFT_COUNT))
+    assert window.total(Column.TPOT_COUNT) == pytest.approx(window.total(Column.TTFT_COUNT))
     world.failing = True
     attainment = world.run(6.0, 30)[-1].decision.figures.attainment
     assert attainment == pytest.approx(0.5, abs=0.05)

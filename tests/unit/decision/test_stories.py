@@ -17,7 +17,7 @@ from servingpool.decision.learn.error_budget import ErrorBudget
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.learn.miss_curve import posterior
 from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
-from servingpool.decision.observe.window import DEMAND, OFFERED, READY
+from servingpool.decision.observe.columns import DEMAND, OFFERED, Column
 from servingpool.decision.params import DEFAULT, REMEMBERED, Params
 from servingpool.decision.pool import Slo
 
@@ -227,7 +227,7 @@ def test_replicas_that_turn_ready_do_not_raise_the_demand():
     memory = decide(world.observation(), world.pool, world.memory, world.now).memory
     row, before = memory.window.rows[-1], world.memory.window.rows[-1]
     assert row[DEMAND][1] == pytest.approx(usual, rel=0.3), "not twice of it"
-    load, then = (each[OFFERED][1] / each[READY] for each in (row, before))
+    load, then = (each[OFFERED][1] / each[Column.READY] for each in (row, before))
     assert load == pytest.approx(then, rel=0.3), "nor is the load a third: the old replicas carried it"
     sums = [each.profile.calibration.predicted for each in (previous, world.memory, memory)]
     last, this = (now - before * math.exp(-15.0 / REMEMBERED) for before, now in pairwise(sums))

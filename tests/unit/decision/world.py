@@ -14,8 +14,9 @@ from servingpool.decision.decide import Outcome, decide
 from servingpool.decision.engine import StepTime
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics, Unknown
+from servingpool.decision.observe.columns import SUMS, Column
 from servingpool.decision.observe.counters import CounterDelta
-from servingpool.decision.observe.samples import FIELDS, Buckets
+from servingpool.decision.observe.samples import Buckets
 from servingpool.decision.pool import Pool, Slo
 
 START = 1_700_000_000.0
@@ -24,10 +25,10 @@ POOL = Pool(slo=Slo(time_to_first_token=2.0, time_per_output_token=0.1), min_rep
 TTFT_BOUNDS, TPOT_BOUNDS = (1.0, 2.5), (0.05, 0.1, 0.15)
 
 
-def counted(sums: Mapping[int, float], buckets: Buckets, *, tick: float = 15.0) -> CounterDelta:
+def counted(sums: Mapping[Column, float], buckets: Buckets, *, tick: float = 15.0) -> CounterDelta:
     """What one replica counted in a tick of so many seconds, by place; 0 of all other figures."""
     return CounterDelta(
-        sums=tuple(sums.get(place, 0.0) for place in range(FIELDS)),
+        sums=tuple(sums.get(place, 0.0) for place in list(Column)[:SUMS]),
         covered=tick,
         engines={},
         waits=(),

@@ -8,15 +8,8 @@ import pytest
 
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Bucket
-from servingpool.decision.observe.samples import (
-    TPOT_COUNT,
-    TPOT_LOWER,
-    TPOT_UPPER,
-    TTFT_COUNT,
-    TTFT_LOWER,
-    TTFT_UPPER,
-    Buckets,
-)
+from servingpool.decision.observe.columns import Column
+from servingpool.decision.observe.samples import Buckets
 from servingpool.decision.observe.window import SampleWindow
 from servingpool.status.conditions import estimated
 
@@ -27,8 +20,8 @@ TTFT, TPOT = 2.0, 0.12
 
 def seen(*, ttft: tuple[float, float], tpot: tuple[float, float], edges: tuple[float, float, float, float]) -> Memory:
     """A hundred requests. Of each bound: how many were at most at its bucket's lower end, and at its upper."""
-    first_tokens = dict(zip((TTFT_COUNT, TTFT_LOWER, TTFT_UPPER), (100.0, *ttft), strict=True))
-    finished = dict(zip((TPOT_COUNT, TPOT_LOWER, TPOT_UPPER), (100.0, *tpot), strict=True))
+    first_tokens = dict(zip((Column.TTFT_COUNT, Column.TTFT_LOWER, Column.TTFT_UPPER), (100.0, *ttft), strict=True))
+    finished = dict(zip((Column.TPOT_COUNT, Column.TPOT_LOWER, Column.TPOT_UPPER), (100.0, *tpot), strict=True))
     delta = counted(first_tokens | finished, Buckets(Bucket(*edges[:2]), Bucket(*edges[2:])))
     return Memory(window=SampleWindow().add(now=1000.0, span=15.0, ready=1, delta=delta))
 

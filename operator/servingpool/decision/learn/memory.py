@@ -15,11 +15,12 @@ from servingpool.decision.learn.miss_curve import Curve, MissCurve
 from servingpool.decision.learn.queue_in_ttft import QueueInTtft
 from servingpool.decision.learn.step_time import Saturation, StepTimeFit
 from servingpool.decision.observation import Reading, Unknown
+from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.gauges import GatewayGauge
 from servingpool.decision.observe.latency import Tail
 from servingpool.decision.observe.queueing import Look, Queue
 from servingpool.decision.observe.samples import Sample, Standing
-from servingpool.decision.observe.window import AT, Demand, SampleWindow
+from servingpool.decision.observe.window import Demand, SampleWindow
 from servingpool.decision.params import DEFAULT, HOUR, REMEMBERED
 from servingpool.decision.pool import Pool
 from servingpool.decision.zero import NEVER_ZERO, Busy, GatewayDemand, Vanished
@@ -148,7 +149,7 @@ class Memory:
     @property
     def at(self) -> float | None:
         """Unix time in seconds of the last observation; None before the first."""
-        return float(self.window.rows[-1, AT]) if len(self.window.rows) else None
+        return float(self.window.rows[-1, Column.AT]) if len(self.window.rows) else None
 
     def step_time(self, pool: Pool, batch: float | None = None) -> StepTime | None:
         """Step time as known, with so many requests in a full batch; None before the first."""

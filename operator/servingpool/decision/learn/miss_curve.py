@@ -25,19 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from servingpool.decision.engine import Rates, StepTime
-from servingpool.decision.observe.samples import BEGUN, TTFT_SUM, WAITED
-from servingpool.decision.observe.window import (
-    AT,
-    DEMAND,
-    KEPT_SECONDS,
-    MINUTE,
-    NOTHING,
-    OFFERED,
-    SPAN,
-    Demand,
-    SampleWindow,
-    Slice,
-)
+from servingpool.decision.observe.columns import DEMAND, OFFERED, Column
+from servingpool.decision.observe.window import KEPT_SECONDS, MINUTE, NOTHING, Demand, SampleWindow, Slice
 from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool
 
@@ -354,7 +343,7 @@ def attribute_load(
     highest = float(np.fmax.reduce(loads[len(loads) - len(met.rows) :], initial=0.0))
     if highest <= OVERLOAD:
         return LoadAttribution(highest, highest)
-    earlier = highest_before(float(window.rows[-1, AT]) - reach) if reach > KEPT_SECONDS else 0.0
+    earlier = highest_before(float(window.rows[-1, Column.AT]) - reach) if reach > KEPT_SECONDS else 0.0
     overload = max(float(np.fmax.reduce(met.loads(DEMAND, step), initial=0.0)), earlier)
     now = window.per_replica(demand.level)
     # Full replicas are known to be relieved below a load of 1.
@@ -367,13 +356,13 @@ def _back_to_the_queue(window: SampleWindow, load: Array, reach: float) -> float
 
     A tick of which nothing is known ends no queue.
     """
-    at = window.rows[:, AT]
+    at = window.rows[:, Column.AT]
     queued = np.flatnonzero((load > OVERLOAD) & (at > at[-1] - reach))
     if not len(queued):
         return reach
     within = np.flatnonzero(load[: queued[-1]] <= OVERLOAD)
     begin = within[-1] + 1 if len(within) else 0
-    return max(reach, float(window.rows[begin:, SPAN].sum()))
+    return max(reach, float(window.rows[begin:, Column.SPAN].sum()))
 
 
 def _waited(pool: Pool, recent: Slice) -> float:
@@ -384,13 +373,13 @@ def _waited(pool: Pool, recent: Slice) -> float:
     """
     bound = pool.slo.time_to_first_token
     judged = recent.first_tokens.total
-    by_histogram = recent.total(TTFT_SUM) / max(judged, 1.0)  # it may exclude the queue
-    by_queue = recent.total(WAITED) / max(recent.total(BEGUN), 1.0)
+    by_histogram = recent.total(Column.TTFT_SUM) / max(judged, 1.0)  # it may exclude the queue
+    by_queue = recent.total(Column.WAITED) / max(recent.total(Column.BEGUN), 1.0)
     waited = 2.0 * max(by_histogram, by_queue)
     late = recent.first_tokens.late
     if bound is not None and late >= 1.0:
         on_time = (judged - late) * bound / 2.0
-        waited = max(waited, (recent.total(TTFT_SUM) - on_time) / late)
+        waited = max(waited, (recent.total(Column.TTFT_SUM) - on_time) / late)
     return max(waited, bound or 0.0)
 
 

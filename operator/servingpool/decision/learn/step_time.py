@@ -35,7 +35,7 @@ from servingpool.decision.engine import (
     Steps,
     StepTime,
 )
-from servingpool.decision.observe.samples import GENERATED, ITL_SUM, TTFT_SUM
+from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.window import SampleWindow
 from servingpool.decision.params import Params
 
@@ -279,6 +279,6 @@ def short_answers(window: SampleWindow, fit: StepTimeFit, params: Params) -> Sho
     mean = window.last(params.mean_window)
     requests = mean.first_tokens.total
     wider = STILL_SHORT if fit.windows and not fit.decodes else 1.0
-    if requests <= 0.0 or mean.total(GENERATED) > wider * SHORT_ANSWER * requests:
+    if requests <= 0.0 or mean.total(Column.GENERATED) > wider * SHORT_ANSWER * requests:
         return ShortAnswers()
-    return ShortAnswers(short=True, by_prompt=mean.total(ITL_SUM) <= wider * mean.total(TTFT_SUM))
+    return ShortAnswers(short=True, by_prompt=mean.total(Column.ITL_SUM) <= wider * mean.total(Column.TTFT_SUM))

@@ -27,13 +27,13 @@ from servingpool.decision.learn.miss_curve import (
 )
 from servingpool.decision.learn.step_time import short_answers
 from servingpool.decision.observation import Histogram, Observation, Unknown
-from servingpool.decision.observe.counters import CounterDelta, diff_counters
+from servingpool.decision.observe.columns import WORK, Column
+from servingpool.decision.observe.counters import CounterDelta, Last, diff_counters
 from servingpool.decision.observe.gauges import with_believed_queue
 from servingpool.decision.observe.latency import Misses, Tail
 from servingpool.decision.observe.lateness import Lateness
 from servingpool.decision.observe.queueing import Look, looked
-from servingpool.decision.observe.samples import BEGUN, GENERATED, ITL_COUNT, REJECTED
-from servingpool.decision.observe.window import AT, MINUTE, Demand, Slice, rate_window, usual
+from servingpool.decision.observe.window import MINUTE, Demand, Slice, rate_window, usual
 from servingpool.decision.pool import Pool
 
 LEAST_SPAN = 1.0
@@ -71,12 +71,13 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     delta = diff_counters(
         observation,
         pool,
-        memory.samples,
-        memory.gateway_queue,
-        _full_from(memory.profile, pool),
-        memory.client,
-        short=answers.short,
-        known=usual(memory.window, lambda: memory.step_time(pool) if memory.profile.fit.known else None),
+        Last(memory.samples, memory.gateway_queue, memory.client),
+        usual(
+            memory.window,
+            lambda: memory.step_time(pool) if memory.profile.fit.known else None,
+            _full_from(memory.profile, pool),
+            short=answers.short,
+        ),
     )
     before, memory = memory, _with_gateway_demand(tick, delta, _add_to_windows(tick, delta, memory))
     memory = memory if gauge is memory.gateway_gauge else replace(memory, gateway_gauge=gauge)
@@ -211,7 +212,7 @@ def _engines(delta: CounterDelta) -> zero.Engines:
     lacking += [f"{one.replica} shows {one.requests:.0f} requests and makes no progress" for one in delta.standing]
     if delta.coverage < 1.0:
         lacking = ["not all ready replicas could be read"]
-    worked = any(delta.sums[figure] > 0.0 for figure in (BEGUN, ITL_COUNT, GENERATED, REJECTED))
+    worked = any(delta.sums[figure] > 0.0 for figure in (*WORK, Column.REJECTED))
     busy = worked or any(not isinstance(one, Unknown) and one > 0.0 for one in gauges)
     return zero.Engines(unknown=lacking[0] if lacking else None, busy=busy)
 
@@ -266,8 +267,8 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     excluded = memory.profile.queue_in_ttft.excluded
     judge, last = Lateness(memory.window, excluded, pool), Slice(memory.window.rows[-1:])
     late = judge.missed(last)
-    window = memory.window
-    window.note(late, demand=demand.rates, offered=offered(pool, demand))
+    window = memory.window.noted(late, demand=demand.rates, offered=offered(pool, demand))
+    memory = replace(memory, window=window)
     past_loads = memory.past_loads.update(now, Rates(*map(window.per_replica, demand.rates)), step)
     by_engines = pool.slo.time_to_first_token is not None and not pool.slo.at_gateway
     if excluded and not before.profile.queue_in_ttft.excluded and by_engines:
@@ -294,7 +295,7 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
         )
     forecast, budget = _forecast(tick, memory, demand), _budget(tick, memory, carried, in_all, usual)
     busy = memory.profile.busy
-    if last.total(BEGUN) > 0.0:
+    if last.total(Column.BEGUN) > 0.0:
         busy = busy.update(
             rates=demand.rates,
             prompt=demand.prompt,
@@ -377,8 +378,8 @@ def _judged_anew(memory: Memory, judge: Lateness) -> Memory:
     ends = [*(entry.begin for entry in memory.score), math.inf][1:]
     score = []
     for scored, end in zip(memory.score, ends, strict=True):
-        misses = Slice(rows[(rows[:, AT] >= scored.begin) & (rows[:, AT] < end)]).misses
-        reaches = len(rows) and scored.begin >= rows[0, AT]
+        misses = Slice(rows[(rows[:, Column.AT] >= scored.begin) & (rows[:, Column.AT] < end)]).misses
+        reaches = len(rows) and scored.begin >= rows[0, Column.AT]
         score.append(Scored(scored.begin, misses.requests, misses.late) if reaches else scored)
     profile = replace(memory.profile, curve=MissCurve(), calibration=Calibration())
     return replace(memory, window=window, profile=profile, score=tuple(score), predicted_by=None)

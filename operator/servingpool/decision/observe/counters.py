@@ -3,17 +3,20 @@
 Counters restart with the engine, replicas come and go, scrapes are lost or repeated. Only here is that turned into sums
 over replicas for one interval, with the replica-seconds that they cover, so that everything after it divides one by the
 other and stays unbiased when half the scrapes are lost.
+
+An observation is a table with a row for each replica and a column for each figure. A replica is looked at alone where
+it is odd: new, late, after a counter reset, or an outlier.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import repeat
-from operator import add
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
+
+import numpy as np
 
 from servingpool.decision.engine import (
     ANOTHER_BATCH,
@@ -26,7 +29,7 @@ from servingpool.decision.engine import (
     Steps,
     Wait,
 )
-from servingpool.decision.increase import Change, Counts, follow, rises
+from servingpool.decision.increase import Counts, Flags, Floats, follow, increases, resets
 from servingpool.decision.observation import (
     NOT_EXPOSED,
     GatewayMetrics,
@@ -37,28 +40,29 @@ from servingpool.decision.observation import (
     ReplicaMetrics,
     Unknown,
 )
-from servingpool.decision.observe.plausible import NOTHING_USUAL, Usual, compared_with, doubt_of, with_believed_gauges
+from servingpool.decision.observe.columns import FIGURES, Column
+from servingpool.decision.observe.plausible import (
+    NOTHING_USUAL,
+    Usual,
+    compared_with,
+    doubt_of,
+    outliers,
+    with_believed_gauges,
+)
 from servingpool.decision.observe.queueing import Queue, queue
 from servingpool.decision.observe.samples import (
-    BEGUN,
-    CACHED,
-    FIGURES,
-    GENERATED,
-    ITL_COUNT,
-    ITL_SUM,
-    NO_BUCKETS,
-    PROMPTS,
-    TTFT_COUNT,
-    TTFT_SUM,
+    COUNTERS,
+    NO_SAMPLE,
+    NOT_JUMPED,
+    OPTIONAL,
+    PROGRESS,
     Buckets,
     Sample,
     Standing,
     bucket_changed,
-    change_between,
-    lost,
     missing_series,
-    sample,
     standing_still,
+    table_of,
     with_empty_series,
 )
 from servingpool.decision.pool import Pool, Slo
@@ -92,7 +96,7 @@ class CounterDelta(NamedTuple):
     """Increases of one interval, over the replicas that could be read twice."""
 
     sums: tuple[float, ...]
-    """Increase of each figure over the replicas, by the places of `samples`."""
+    """Increase of each figure over the replicas, by `Column`."""
     covered: float
     """Replica-seconds that `sums` cover, in replicas of the reference target."""
     engines: Mapping[str, EngineDelta]
@@ -127,250 +131,339 @@ class CounterDelta(NamedTuple):
     missing: str | None
     """Name of a series that a sample lacks; None where no series is missing."""
     damaged: Mapping[str, str] = MappingProxyType({})
-    """Why a sample, or a gauge of it, is left out, by replica."""
+    """Why a sample is left out, or a gauge of it, by replica."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Served:
-    """The interval of one replica."""
+class Last(NamedTuple):
+    """What the observation before told, to compare this one with."""
 
-    target: str
-    before: Queue | None
-    now: Queue | None
-    seconds: float
-    increase: Sequence[float]
-    """Increase of each figure."""
-    step: Steps | None
-    """Mean step; None where too little was decoded, or the engine restarted."""
-    restarted: bool
-    tells: bool
-    """Whether the TTFT histogram may tell of the wait: counted at the first token, by the same engine."""
-    grew: bool
-    """Whether the batch is larger than at the scrape before, so that it had room."""
-
-    @property
-    def room(self) -> bool:
-        """Whether the batch may have had room in the interval."""
-        if self.grew or self.now is None or self.before is None:
-            return True
-        # The next request has waited since before the interval began, so there was no room for it all the time.
-        stood = self.now.wait >= self.seconds and self.increase[ITL_SUM] > 0.0
-        return not stood and (self.before.room or self.now.room)
-
-    def waits(self, gateway: tuple[Queue | None, Queue | None]) -> tuple[float, float]:
-        """Seconds that the next request had waited at both ends, at the gateway too."""
-        return _wait(self.before, gateway[0]), _wait(self.now, gateway[1])
+    samples: Mapping[str, Sample] = MappingProxyType({})
+    """By replica. The first sample of a replica is where its counting begins."""
+    gateway: Queue | None = None
+    client: Counts | None = None
+    """The client's TTFT, as the gateway had counted it."""
 
 
-class _Read(NamedTuple):
-    """Metrics of the replicas of one observation, as far as they are believed."""
+NOTHING_LAST = Last()
 
-    samples: dict[str, Sample]
-    """Samples by replica, to compare the next samples with."""
-    serving: list[ReplicaMetrics]
-    """Metrics of the ready replicas, with Unknown in place of gauges that are not believed."""
-    pairs: list[tuple[ReplicaMetrics, Sample, Sample | None, bool]]
-    """Metrics that count, each with its sample, the sample before, and whether the engine restarted in between."""
+
+class _Table(NamedTuple):
+    """Whole samples of ready replicas, a row each, beside the samples before."""
+
+    metrics: list[ReplicaMetrics]
+    """With Unknown in place of gauges that are not believed."""
+    gauges: Floats
+    """[replica, running and waiting requests]; NaN where not known."""
+    figures: Floats
+    """[replica, column]."""
+    now: list[Sample]
+    before: list[Sample]
+    was: Floats
+    """Figures before."""
+    seconds: Floats
+    """Between the two; infinite where the replica was not read before."""
+    restarted: Flags
+    fell: Flags
+    """Whether a counter fell, and the engine did not restart."""
     damaged: dict[str, str]
-    """Why a sample, or a gauge of it, is left out, by replica."""
-    left_out: list[str]
-    """Replicas whose samples are left out."""
+    """Why a gauge is not believed, by replica."""
+    missing: str | None
+    """A series that another sample lacks."""
+
+
+class _Intervals(NamedTuple):
+    """Intervals between two scrapes, a row for each replica that was read twice."""
+
+    metrics: list[ReplicaMetrics]
+    replicas: list[Replica]
+    before: list[Sample]
+    now: list[Sample]
+    seconds: Floats
+    increase: Floats
+    """[replica, column]."""
+    restarted: Flags
+    at_once: Flags
+    """Whether as many requests have left the queue as have their first token, at both scrapes: in a full batch one
+    begins for each that ends, so the increases are equal anyway."""
+
+
+class _Compared(NamedTuple):
+    """What a table says, compared with the samples before."""
+
+    intervals: _Intervals
+    samples: dict[str, Sample]
+    """By replica, to compare the next samples with."""
+    damaged: dict[str, str]
+    """Why a sample is left out, or a gauge of it, by replica."""
+    left_out: int
+    """Samples that are left out."""
 
 
 def diff_counters(
-    observation: Observation,
-    pool: Pool,
-    previous: Mapping[str, Sample],
-    gateway: Queue | None = None,
-    full_from: Mapping[str, float] = MappingProxyType({}),
-    client: Counts | None = None,
-    *,
-    short: bool = False,
-    known: Usual = NOTHING_USUAL,
+    observation: Observation, pool: Pool, last: Last = NOTHING_LAST, known: Usual = NOTHING_USUAL
 ) -> CounterDelta:
-    """Compare the samples with the `previous` samples, and the gateway with its queue and TTFT at that time.
-
-    A replica's first sample is where its counting begins. `full_from`: by target, the running requests from which on a
-    replica may be full. `short`: see `ShortAnswers`. `known`: usual figures, by which a damaged figure is recognised.
-    """
-    params, ttft_bound = pool.params, pool.slo.time_to_first_token
+    """The increases since the `last` observation. `known`: usual figures, by which an outlier is recognised."""
+    params, slo = pool.params, pool.slo
     ready = {replica.name: replica for replica in observation.ready}
-    serving, missing = _whole(observation, pool.slo, ready, previous)
-    sums, grown, covered, intervals = [0.0] * FIGURES, 0.0, 0.0, []
-    served: list[_Served] = []
-    samples, serving, read, damaged, left_out = _read(serving, previous, ready, pool, full_from, known)
-    for metrics, now, before, restarted in read:
-        replica = ready[metrics.replica]
-        if before is None or not 0.0 < now.at - before.at <= params.longest_gap or bucket_changed(before, now):
-            continue
-        increase = rises(repeat(0.0) if restarted else before.figures, now.figures)
-        grown += _growth(now, before, restarted=restarted, longest_gap=params.longest_gap)
-        sums = [*map(add, sums, increase)]
-        seconds = now.at - before.at
-        # What came before a restart is lost, its seconds are not.
-        step = None if restarted else mean_step(increase, seconds)
-        covered += replica.weight * seconds
-        intervals.append(seconds)
-        shown_anew = now.queue is not before.queue
-        queues_shown = (before.queue, now.queue) if shown_anew else (None, None)
-        # At both scrapes: in a full batch one begins for each that ends, so the increases are equal anyway.
-        at_once = before.begins_at_first_token and now.begins_at_first_token
-        tells = at_once and not restarted and (shown_anew or now.queue is None)
-        tells = tells and not _shows_no_wait(metrics, ttft_bound)
-        # Requests wait beside a batch with room while a long prompt is computed; the batch grows when that is done.
-        grew = now.running > (1.0 + ANOTHER_BATCH) * before.running + 1.0
-        served.append(_Served(replica.target, *queues_shown, seconds, increase, step, restarted, tells, grew))
+    table = _table(observation, pool, ready, last.samples, known)
+    found, samples, damaged, left_out = _compared(table, ready, pool, known)
+    first = Column.TTFT_COUNT
+    sums, grown = found.increase.sum(axis=0), _growth(found, params.longest_gap)
     # A replica whose scrape was lost, or that is not Ready for a moment, is compared with its last sample.
     alive = ready.keys() | {replica.name for replica in observation.starting}
-    samples = {name: one for name, one in previous.items() if name in alive} | samples
-    read_of_all = len(serving) / len(ready) if ready else 0.0
+    samples = {name: one for name, one in last.samples.items() if name in alive} | samples
     standing = standing_still(samples, observation.ready, pool)
-    still = {one.replica for one in standing}
     # What a gauge shows that nothing moves is held by no engine that works, and is no demand.
-    believed = [_without_gauges(one) if one.replica in still else one for one in serving] if still else serving
-    queues = _queues(believed, observation.ready, previous, params.longest_gap)
-    waiting = queues if isinstance(queues, Unknown) else math.fsum(queues)
-    passed = sums[BEGUN] + grown
-    scraped_at = max((one.scraped_at for one in serving), default=None)
-    gateway_now = _gateway_after(observation.gateway.queue, gateway, passed, scraped_at)
-    # A queue that was not shown anew says nothing about this interval.
-    gateways = (gateway, gateway_now) if gateway_now is not gateway else (None, None)
-    waits = [(one, *one.waits(gateways)) for one in served]
-    judged = [_late_by_queue(*each, ttft_bound, params.prefill_beside_queue) for each in waits]
-    client, first_tokens = _client_ttft(client, observation.gateway, pool.slo, params.longest_gap)
+    hung = {one.replica for one in standing}
+    moving = np.array([one.replica not in hung for one in table.metrics], bool)
+    running, waiting = (table.gauges * moving[:, None]).T
+    queues = _queues(table.metrics, waiting, observation.ready, last.samples, params.longest_gap)
+    scraped_at = max((one.scraped_at for one in table.metrics), default=None)
+    passed = float(sums[Column.BEGUN]) + grown
+    gateway = _gateway_after(observation.gateway.queue, last.gateway, passed, scraped_at)
+    waits = _waits(found, (last.gateway, gateway), slo.time_to_first_token)
+    client, first_tokens = _client_ttft(last.client, observation.gateway, slo, params.longest_gap)
+    late = _late_by_queue(found.increase, waits, slo.time_to_first_token, params.prefill_beside_queue)
     return CounterDelta(
-        sums=(*sums, grown, *(math.fsum(column) for column in zip((0.0, 0.0), *judged, strict=True)), *first_tokens),
-        covered=covered,
+        sums=(*sums.tolist(), grown, *late, *first_tokens),
+        covered=float(found.seconds @ np.array([one.weight for one in found.replicas])),
         engines={
-            target: _engine(target, waits, believed, ready, observation, pool, short=short)
+            target: _engine(target, found, waits, observation, pool, short=known.short)._replace(
+                most_running=_most_running(target, running, table.metrics, ready)
+            )
             for target in {replica.target: None for replica in observation.ready}
         },
-        waits=tuple(
-            Wait(begun, begin, end, one.increase[TTFT_SUM] / begun)
-            for one, begin, end in waits
-            if one.tells and (begun := one.increase[BEGUN]) > 0.0 and (one.now is not None or gateways[1] is not None)
-        ),
-        queue_excluded=any(_shows_no_wait(one, ttft_bound) for one in serving),
+        waits=_told(found.increase, waits),
+        queue_excluded=any(_shows_no_wait(one, slo.time_to_first_token) for one in table.metrics),
         standing=standing,
-        running=_gauge([one.running for one in believed], read_of_all),
-        waiting=_with_gateway(waiting, observation.gateway.queue),
+        running=_gauge([one.running for one in table.metrics], running, len(ready)),
+        waiting=_with_gateway(queues if isinstance(queues, Unknown) else math.fsum(queues), observation.gateway.queue),
         queues=() if isinstance(queues, Unknown) else queues,
         gateway=observation.gateway.queue,
-        gateway_queue=gateway_now,
+        gateway_queue=gateway,
         client=client,
-        client_unknown=_client_unknown(observation.gateway, pool.slo),
-        coverage=(len(serving) - len(left_out)) / len(ready) if ready else 0.0,
+        client_unknown=_client_unknown(observation.gateway, slo),
+        coverage=(len(table.metrics) - left_out) / len(ready) if ready else 0.0,
         samples=samples,
         # Of the replica that has served most: one without a request shows no bucket.
-        buckets=max(samples.values(), key=lambda one: one.figures[TTFT_COUNT]).buckets if samples else NO_BUCKETS,
-        interval=min(intervals) if intervals else None,
-        missing=missing,
+        buckets=max(samples.values(), key=lambda one: one.figures[first], default=NO_SAMPLE).buckets,
+        interval=float(found.seconds.min()) if found.now else None,
+        missing=table.missing,
         damaged=damaged,
     )
 
 
-def _read(
-    shown: Sequence[ReplicaMetrics],
-    previous: Mapping[str, Sample],
-    ready: Mapping[str, Replica],
-    pool: Pool,
-    full_from: Mapping[str, float],
-    known: Usual,
-) -> _Read:
-    """The replicas' metrics, as far as they are believed."""
-    longest, found = pool.params.longest_gap, _Read({}, [], [], {}, [])
-    for one in shown:
-        before, metrics, restarted = previous.get(one.replica), one, False
-        recent = before is not None and one.scraped_at - before.at <= longest
-        if before is not None and recent:
-            metrics = with_believed_gauges(one, before, shown, known)
-        now = sample(metrics, pool.slo, before, full_from.get(ready[one.replica].target, 0.0))
-        found.serving.append(metrics)
-        if metrics is not one:
-            now = replace(now, jumped=(one.running, one.waiting))
-            found.damaged[one.replica] = doubt_of(one, metrics)
-        if before is not None and recent:
-            between = change_between(before, now)
-            if between is Change.DAMAGED:
-                found.left_out.append(one.replica)
-                missing = lost(before, now)
-                found.damaged[one.replica] = "a counter fell" if missing is None else f"no {missing} any more"
-                continue  # the next sample is compared with the one before
-            restarted = between is Change.RESTARTED
-            if restarted and isinstance(metrics.waiting, Unknown):
-                now = replace(now, queue=None)  # that one went with the engine
-            doubt = None
-            if not restarted:
-                before, doubt = compared_with(now, before, known)
-            if doubt is not None:
-                found.left_out.append(one.replica)
-                found.samples[one.replica], found.damaged[one.replica] = replace(before, doubted=now), doubt
-                continue
-        found.samples[one.replica] = now
-        found.pairs.append((metrics, now, before, restarted))
-    return found
+def _table(
+    observation: Observation, pool: Pool, ready: Mapping[str, Replica], previous: Mapping[str, Sample], known: Usual
+) -> _Table:
+    """The table of an observation."""
+    shown, figures, buckets, missing = _whole(observation, pool.slo, ready, previous)
+    before = [previous.get(one.replica, NO_SAMPLE) for one in shown]
+    was = np.array([one.figures for one in before]).reshape(-1, FIGURES)
+    at = np.array([one.scraped_at for one in shown])
+    seconds = at - np.array([one.at for one in before])
+    recent = seconds <= pool.params.longest_gap
+    metrics = with_believed_gauges(shown, before, recent, known)
+    gauges = np.array([(one.running, one.waiting) for one in metrics], np.float64).reshape(-1, 2)
+    restarted, fell = resets(was[:, COUNTERS], figures[:, COUNTERS])
+    # A request that is aborted in the batch is not begun any more; it has left the queue all the same.
+    begun, reset = figures[:, Column.BEGUN], restarted | fell
+    left = np.where(reset, begun, np.fmax(begun, was[:, Column.BEGUN])).tolist()
+    # A request that comes between two steps waits for the next step. With room it counts as none that waits.
+    full_from = {one.target: known.full_from.get(one.target, 0.0) for one in observation.ready}
+    room = (gauges[:, 0] < [full_from[ready[one.replica].target] for one in metrics]).tolist()
+    held = np.nansum(gauges, axis=1)
+    moved = (figures[:, PROGRESS] != was[:, PROGRESS]).any(axis=1) | (held <= 0.0) | ~recent
+    moved_at = np.where(moved, at, [one.moved_at for one in before]).tolist()
+    gone, reset_of = (restarted & recent).tolist(), reset.tolist()
+    now = []
+    rows = zip(metrics, before, buckets, figures.tolist(), gauges.tolist(), strict=True)
+    for place, (one, old, bucket, row, (running, waiting)) in enumerate(rows):
+        line = old.queue
+        if waiting != waiting:  # noqa: PLR0124, NaN
+            line = None if gone[place] else line
+        elif line is None or one.scraped_at > line.at:
+            line = queue(
+                line, at=one.scraped_at, requests=waiting, left=left[place], room=room[place], reset=reset_of[place]
+            )
+        jumped = NOT_JUMPED if one is shown[place] else (shown[place].running, shown[place].waiting)
+        held_now, since = float(held[place]), moved_at[place]
+        now.append(Sample(one.scraped_at, bucket, tuple(row), line, running, held_now, jumped, None, since))
+    pairs = zip(shown, metrics, strict=True)
+    doubts = {old.replica: doubt_of(old, one) for old, one in pairs if one is not old}
+    return _Table(metrics, gauges, figures, now, before, was, seconds, restarted, fell, doubts, missing)
 
 
-def _engine(
-    target: str,
-    waits: Sequence[tuple[_Served, float, float]],
-    serving: Sequence[ReplicaMetrics],
-    ready: Mapping[str, Replica],
-    observation: Observation,
-    pool: Pool,
-    *,
-    short: bool,
-) -> EngineDelta:
-    """The work of one target's engines, from the waits of all replicas at both ends."""
-    waits = [each for each in waits if each[0].target == target]
-    served = [one for one, _, _ in waits]
-    steps = [one.step for one in served if one.step is not None]
-    if not steps and not any(one.restarted for one in served):
-        # Many replicas with little to do are alike.
-        sums = [0.0] * FIGURES
-        for one in served:
-            sums = [*map(add, sums, one.increase)]
-        together = mean_step(sums, sum(one.seconds for one in served))
-        steps = [] if together is None else [together]
-    asked = served if pool.prefills or not steps else []
-    costs = [mean_prefill(one.increase, one.seconds, short=short) for one in asked if not one.restarted]
-    prefills = tuple(one for one in costs if one is not None)
-    running = (one.running for one in serving if ready[one.replica].target == target)
-    return EngineDelta(
-        steps=() if pool.prefills and prefills else tuple(steps),
-        prefills=prefills,
-        full=tuple(
-            # Of metered engines only requests beyond the room of all replicas wait, so that none of them has any.
-            _full(one, room=one.room and not observation.metered)
-            for one, begin, end in waits
-            # An engine that hangs serves nothing, whatever its batch: and is not full.
-            if min(begin, end) >= pool.slo.queue_bound and one.increase[BEGUN] + one.increase[GENERATED] > 0.0
-        ),
-        most_running=max((one for one in running if not isinstance(one, Unknown)), default=0.0),
+def _compared(table: _Table, ready: Mapping[str, Replica], pool: Pool, known: Usual) -> _Compared:
+    """The intervals since the samples before. After a counter reset all that an engine counts came since.
+
+    A sample that cannot be compared, and an outlier, are left out, and the next one is compared with the one before.
+    """
+    recent, restarted = table.seconds <= pool.params.longest_gap, table.restarted
+    before, was, seconds, damaged = list(table.before), table.was.copy(), table.seconds.copy(), dict(table.damaged)
+    # Taken for 0, one scrape without 50,000 rejections made 50,000 arrivals of the next, and 80 replicas of 3. Left at
+    # what it was, the other figures of its scrape would be read without it.
+    lost = np.isnan(table.figures) & ~np.isnan(was)
+    out = recent & (table.fell | lost.any(axis=1))
+    samples: dict[str, Sample] = {}
+    for place in np.flatnonzero(out).tolist():
+        why = [name for column, name in OPTIONAL.items() if lost[place, column]]
+        damaged[table.metrics[place].replica] = f"no {why[0]} any more" if why else "a counter fell"
+    rows = np.flatnonzero(recent & ~out & ~restarted)
+    now = table.now if len(rows) == len(before) else [table.now[place] for place in rows]
+    odd = outliers(table.figures[rows], was[rows], now, [before[place] for place in rows], known).any(axis=1)
+    for place in rows[odd].tolist():
+        name = table.metrics[place].replica
+        old, doubt = compared_with(table.now[place], before[place], known)
+        if doubt is not None:
+            out[place], damaged[name], samples[name] = True, doubt, replace(old, doubted=table.now[place])
+        before[place], was[place], seconds[place] = old, old.figures, table.now[place].at - old.at
+    samples |= {one.replica: now for one, now, left in zip(table.metrics, table.now, out, strict=True) if not left}
+    counted = recent & ~out & (seconds > 0.0)
+    kept = [one for one in np.flatnonzero(counted).tolist() if not bucket_changed(before[one], table.now[one])]
+    rows = np.array(kept, np.intp)
+    base = np.where(restarted[rows, None], 0.0, was[rows])
+    at_once = table.figures[:, Column.BEGUN] == table.figures[:, Column.TTFT_COUNT]
+    found = _Intervals(
+        [table.metrics[place] for place in rows],
+        [ready[table.metrics[place].replica] for place in rows],
+        [before[place] for place in rows],
+        [table.now[place] for place in rows],
+        seconds[rows],
+        increases(base, table.figures[rows]),
+        restarted[rows],
+        (was[rows, Column.BEGUN] == was[rows, Column.TTFT_COUNT]) & at_once[rows],
     )
+    return _Compared(found, samples, damaged, int(out.sum()))
 
 
 def _whole(
-    observation: Observation, slo: Slo, ready: Container[str], previous: Mapping[str, Sample]
-) -> tuple[list[ReplicaMetrics], str | None]:
-    """Whole samples of ready replicas, and the name of a series that another sample lacks."""
+    observation: Observation, slo: Slo, ready: Mapping[str, Replica], previous: Mapping[str, Sample]
+) -> tuple[list[ReplicaMetrics], Floats, list[Buckets], str | None]:
+    """Whole samples of ready replicas, with figures and buckets; and the name of a series that another sample lacks."""
     found = () if isinstance(observation.metrics, Unknown) else observation.metrics
-    serving, missing = [], None
-    for metrics in found:
-        if metrics.replica in ready:
-            before = previous.get(metrics.replica)
-            filled = with_empty_series(metrics, used=before is not None and before.figures[TTFT_COUNT] > 0.0)
-            lacks = missing_series(filled, slo)
-            missing = missing or lacks
-            if lacks is None:
-                serving.append(filled)
-    return serving, missing
+    shown = [
+        with_empty_series(one, used=previous.get(one.replica, NO_SAMPLE).figures[Column.TTFT_COUNT] > 0.0)
+        for one in found
+        if one.replica in ready
+    ]
+    figures, buckets = table_of(shown, slo)
+    unknown: Flags = np.any(np.isnan(figures), axis=1)
+    lacks = [missing_series(one, slo) if odd else None for one, odd in zip(shown, unknown, strict=True)]
+    whole = [place for place, series in enumerate(lacks) if series is None]
+    return (
+        [shown[place] for place in whole],
+        figures[whole],
+        [buckets[place] for place in whole],
+        next((series for series in lacks if series is not None), None),
+    )
 
 
-def _without_gauges(metrics: ReplicaMetrics) -> ReplicaMetrics:
-    """The sample with nothing in the engine, as far as it exposes gauges."""
-    running, waiting = (one if isinstance(one, Unknown) else 0.0 for one in (metrics.running, metrics.waiting))
-    return replace(metrics, running=running, waiting=waiting)
+class _Waits(NamedTuple):
+    """Seconds that the next request of each replica had waited at both ends of an interval, at the gateway too."""
+
+    begin: Floats
+    end: Floats
+    told: Flags
+    """Whether the TTFT histogram may tell of the wait: counted at the first token, by the same engine."""
+
+
+def _waits(found: _Intervals, gateways: tuple[Queue | None, Queue | None], bound: float | None) -> _Waits:
+    """The waits, with those at the gateway before and now. A queue that was not shown anew says nothing."""
+    pairs = [(old.queue, new.queue) for old, new in zip(found.before, found.now, strict=True)]
+    anew = np.array([old is not new for old, new in pairs], bool)
+    hidden = np.array([new is None for _, new in pairs], bool)
+    at_gateway = gateways if gateways[0] is not gateways[1] else (None, None)
+    each = np.array([(_wait(old), _wait(new)) for old, new in pairs]).reshape(-1, 2)
+    begin, end = (each * anew[:, None] + [_wait(one) for one in at_gateway]).T
+    tells = found.at_once & ~found.restarted & (anew & ~hidden if at_gateway[1] is None else anew | hidden)
+    shows = np.array([not _shows_no_wait(one, bound) for one in found.metrics], bool)
+    return _Waits(begin, end, tells & shows)
+
+
+def _told(increase: Floats, waits: _Waits) -> tuple[Wait, ...]:
+    """The waits of which a TTFT histogram tells."""
+    rows = waits.told & (increase[:, Column.BEGUN] > 0.0)
+    begun, spent = increase[rows][:, [Column.BEGUN, Column.TTFT_SUM]].T
+    return tuple(map(Wait._make, np.column_stack((begun, waits.begin[rows], waits.end[rows], spent / begun)).tolist()))
+
+
+def _late_by_queue(
+    increase: Floats, waits: _Waits, bound: float | None, prefill_beside_queue: float
+) -> tuple[float, float]:
+    """WAITED and LATE_BY_QUEUE of the requests that the replicas began to serve.
+
+    Half of them waited as long as the next one had at the begin, half as at the end: where a queue comes and goes
+    between two observations, that is right on average, and a line between the two would count each peak twice.
+    """
+    begun, spent, first = increase[:, [Column.BEGUN, Column.TTFT_SUM, Column.TTFT_COUNT]].T
+    ttft, both = prefill_beside_queue * spent / np.maximum(first, 1.0), waits.begin + waits.end
+    late = 0.0
+    if bound is not None:
+        ends = (waits.begin + ttft > bound).astype(float) + (waits.end + ttft > bound)
+        late = float(0.5 * begun @ (ends * (both > 0.0)))
+    return float(0.5 * begun @ both), late
+
+
+def _growth(found: _Intervals, longest_gap: float) -> float:
+    """Requests by which the engines' queues have grown from one sample to the next.
+
+    Where one was not shown for a while, only as much as a rate is taken over: the growth of three minutes, taken for
+    that of half of one, is a surge of three times what arrives.
+    """
+    grown = 0.0
+    for old, new, seconds, restarted in zip(found.before, found.now, found.seconds, found.restarted, strict=True):
+        before, now = old.queue, new.queue
+        if now is None:
+            continue
+        if restarted:
+            grown += now.requests
+        elif before is not None and 0.0 < (gap := now.at - before.at) <= longest_gap:
+            more = now.requests - before.requests
+            grown += more if gap <= RATE_SCRAPES * seconds else more * RATE_SCRAPES * seconds / gap
+    return grown
+
+
+def _engine(
+    target: str, found: _Intervals, waits: _Waits, observation: Observation, pool: Pool, *, short: bool
+) -> EngineDelta:
+    """The work of one target's engines, from the waits of all replicas at both ends."""
+    own = np.array([replica.target == target for replica in found.replicas], bool)
+    whole = own & ~found.restarted  # what came before a restart is lost
+    increase, seconds = found.increase[whole], found.seconds[whole]
+    steps = mean_steps(increase, seconds)
+    if not steps and not (own & found.restarted).any():
+        # Many replicas with little to do are alike.
+        steps = mean_steps(increase.sum(axis=0)[None], seconds.sum()[None])
+    costs = []
+    if pool.prefills or not steps:
+        pairs = zip(increase.tolist(), seconds.tolist(), strict=True)
+        costs = [cost for one, span in pairs if (cost := mean_prefill(one, span, short=short)) is not None]
+    begun, generated = found.increase[:, [Column.BEGUN, Column.GENERATED]].T
+    # An engine that hangs serves nothing, whatever its batch, and is not full.
+    full = own & (np.minimum(waits.begin, waits.end) >= pool.slo.queue_bound) & (begun + generated > 0.0)
+    return EngineDelta(
+        steps=() if pool.prefills and costs else tuple(steps),
+        prefills=tuple(costs),
+        # Of metered engines only requests beyond the room of all replicas wait, so that none of them has any.
+        full=tuple(_full(found, place, metered=observation.metered) for place in np.flatnonzero(full).tolist()),
+    )
+
+
+def _full(found: _Intervals, place: int, *, metered: bool) -> Full:
+    """The work of a full replica."""
+    before, now, seconds = found.before[place], found.now[place], float(found.seconds[place])
+    begun, generated, decoding = found.increase[place, [Column.BEGUN, Column.GENERATED, Column.ITL_SUM]].tolist()
+    # Requests wait beside a batch with room while a long prompt is computed; the batch grows when that is done.
+    room = now.running > (1.0 + ANOTHER_BATCH) * before.running + 1.0
+    old, new = before.queue, now.queue
+    if new is None or old is None or old is new:
+        room = True
+    elif not room:
+        # The next request has waited since before the interval began, so there was no room for it all the time.
+        stood = new.wait >= seconds and decoding > 0.0
+        room = not stood and (old.room or new.room)
+    return Full(room and not metered, seconds, begun, generated, decoding)
 
 
 def _shows_no_wait(metrics: ReplicaMetrics, bound: float | None) -> bool:
@@ -380,16 +473,17 @@ def _shows_no_wait(metrics: ReplicaMetrics, bound: float | None) -> bool:
     return metrics.ttft_from_admission or (bound is not None and bare)
 
 
-def mean_step(increase: Sequence[float], seconds: float) -> Steps | None:
-    """The mean step of an interval; None where too little was decoded, or a damaged sample says what no engine does."""
-    count, spent = increase[ITL_COUNT], increase[ITL_SUM]
-    if count < LEAST_TOKENS or not count * FASTEST_STEP <= spent <= seconds * MOST_BATCH:
-        return None
+def mean_steps(increase: Floats, seconds: Floats) -> list[Steps]:
+    """The mean step of each replica that decoded enough, if it is not one that no engine does."""
+    count, spent = increase[:, [Column.ITL_COUNT, Column.ITL_SUM]].T
+    rows = (count >= LEAST_TOKENS) & (count * FASTEST_STEP <= spent) & (spent <= seconds * MOST_BATCH)
+    increase, seconds, count, spent = increase[rows], seconds[rows], count[rows], spent[rows]
     # Each decoding request spends all its time between tokens, so the sum of ITLs over the time is the mean
     # number decoding in it, where the gauge is one instant in fifteen seconds.
     itl = spent / count
-    prefill = max(0.0, increase[PROMPTS] - increase[CACHED]) / seconds * itl
-    return Steps(itl, spent / seconds, prefill) if prefill <= LONGEST_PROMPT else None
+    prefill = np.maximum(0.0, increase[:, Column.PROMPTS] - increase[:, Column.CACHED]) / seconds * itl
+    rows = np.column_stack((itl, spent / seconds, prefill))[prefill <= LONGEST_PROMPT]
+    return [Steps(*one) for one in rows.tolist()]
 
 
 def mean_prefill(increase: Sequence[float], seconds: float, *, short: bool = False) -> Steps | None:
@@ -401,43 +495,38 @@ def mean_prefill(increase: Sequence[float], seconds: float, *, short: bool = Fal
     average, which by Little's law is T times the arrivals. Where a queue only grows that is the time between two that
     leave.
     """
-    requests, prompts, first = increase[BEGUN], increase[PROMPTS] - increase[CACHED], increase[TTFT_COUNT]
-    decoded = increase[ITL_COUNT] > 0.0
-    if not first > 0.0 or not prompts > 0.0 or (not decoded and increase[GENERATED] != first):
+    requests, first = increase[Column.BEGUN], increase[Column.TTFT_COUNT]
+    prompts, decoded = increase[Column.PROMPTS] - increase[Column.CACHED], increase[Column.ITL_COUNT] > 0.0
+    if not first > 0.0 or not prompts > 0.0 or (not decoded and increase[Column.GENERATED] != first):
         return None
-    if decoded and not (short and increase[GENERATED] <= STILL_SHORT * SHORT_ANSWER * first):
+    if decoded and not (short and increase[Column.GENERATED] <= STILL_SHORT * SHORT_ANSWER * first):
         return None  # tokens of requests that began before say nothing of those that began now
-    each = (increase[TTFT_SUM] + increase[ITL_SUM]) / first
+    each = (increase[Column.TTFT_SUM] + increase[Column.ITL_SUM]) / first
     cost = each / (1.0 + each * requests / seconds)
     return Steps(cost, 0.0, prompts / requests, base=0.0) if cost > FASTEST_STEP else None
 
 
-def _growth(now: Sample, before: Sample, *, restarted: bool, longest_gap: float) -> float:
-    """Requests by which a queue has grown from one sample to the next.
-
-    Where it was not shown for a while, only as much as a rate is taken over: the growth of three minutes, taken for
-    that of half of one, is a surge of three times what arrives.
-    """
-    if now.queue is None:
-        return 0.0
-    if restarted:
-        return now.queue.requests
-    if before.queue is None or not 0.0 < (gap := now.queue.at - before.queue.at) <= longest_gap:
-        return 0.0
-    grown = now.queue.requests - before.queue.requests
-    return grown * min(1.0, RATE_SCRAPES * (now.at - before.at) / gap)
-
-
-def _gauge(readings: list[Reading], share: float) -> Reading:
-    """Sum of a gauge, scaled up for the replicas that could not be read."""
-    figures = [reading for reading in readings if not isinstance(reading, Unknown)]
-    if not figures:
+def _gauge(readings: list[Reading], figures: Floats, ready: int) -> Reading:
+    """Sum of a gauge, scaled up for the replicas that could not be read. `figures`: as far as they are believed."""
+    known = figures[~np.isnan(figures)]
+    if not len(known):
         return readings[0] if readings and isinstance(readings[0], Unknown) else Unknown("no replica was read")
-    return sum(figures) * len(readings) / len(figures) / share
+    return float(known.sum()) * ready / len(known)
+
+
+def _most_running(
+    target: str, running: Floats, serving: Sequence[ReplicaMetrics], ready: Mapping[str, Replica]
+) -> float:
+    own = [ready[one.replica].target == target for one in serving]
+    return float(np.fmax.reduce(running, where=own, initial=0.0))
 
 
 def _queues(
-    serving: Sequence[ReplicaMetrics], ready: Sequence[Replica], previous: Mapping[str, Sample], longest_gap: float
+    serving: Sequence[ReplicaMetrics],
+    waiting: Floats,
+    ready: Sequence[Replica],
+    previous: Mapping[str, Sample],
+    longest_gap: float,
 ) -> tuple[float, ...] | Unknown:
     """Requests in each engine's queue; Unknown where an engine lacks the gauge that others expose.
 
@@ -445,24 +534,21 @@ def _queues(
     with each taken for the mean of the others, 8,279 requests on three replicas became 16,618 as soon as seven more
     were Ready.
     """
-    shown = {one.replica: one.waiting for one in serving}
-    figures = [reading for reading in shown.values() if not isinstance(reading, Unknown)]
-    unread = [reading for reading in shown.values() if isinstance(reading, Unknown)]
-    if not figures:
+    unread = [one.waiting for one in serving if isinstance(one.waiting, Unknown)]
+    if len(unread) == len(serving):
         return unread[0] if unread else Unknown("no replica was read")
     if unread:
-        return Unknown(f"{len(unread)} of {len(shown)} replicas expose no queue: {unread[0].reason}")
-    now, mean = max(one.scraped_at for one in serving), sum(figures) / len(figures)
+        return Unknown(f"{len(unread)} of {len(serving)} replicas expose no queue: {unread[0].reason}")
+    now, mean, shown = max(one.scraped_at for one in serving), float(waiting.mean()), {one.replica for one in serving}
 
     def unseen(replica: Replica) -> float:
-        last = previous.get(replica.name)
+        last = previous.get(replica.name, NO_SAMPLE)
         began = -math.inf if replica.ready_for is None else now - replica.ready_for
-        if now - began <= longest_gap and (last is None or began > last.at):
+        if now - began <= longest_gap and began > last.at:
             return 0.0
-        known = None if last is None else last.queue
-        return known.requests if known is not None and now - known.at <= longest_gap else mean
+        return last.queue.requests if last.queue is not None and now - last.queue.at <= longest_gap else mean
 
-    return (*figures, *(unseen(one) for one in ready if one.name not in shown))
+    return (*waiting.tolist(), *(unseen(one) for one in ready if one.name not in shown))
 
 
 def _with_gateway(waiting: Reading, gateway: Reading) -> Reading:
@@ -508,29 +594,6 @@ def _client_unknown(gateway: GatewayMetrics, slo: Slo) -> str | None:
     return "the gateway does not tell it" if ttft is NOT_EXPOSED else ttft.reason
 
 
-def _wait(engine: Queue | None, gateway: Queue | None) -> float:
-    """Seconds that the request at the head of a replica's queue has waited, at the gateway too."""
-    return (0.0 if engine is None else engine.wait) + (0.0 if gateway is None else gateway.wait)
-
-
-def _late_by_queue(
-    one: _Served, begin: float, end: float, bound: float | None, prefill_beside_queue: float
-) -> tuple[float, float]:
-    """WAITED and LATE_BY_QUEUE of the requests that one replica began to serve.
-
-    Half of them waited as long as the next one had at the `begin`, half as at the `end`: where a queue comes and goes
-    between two observations, that is right on average, and a line between the two would count each peak twice.
-    """
-    requests = one.increase[BEGUN]
-    if requests <= 0.0:
-        return 0.0, 0.0
-    ttft = prefill_beside_queue * one.increase[TTFT_SUM] / max(one.increase[TTFT_COUNT], 1.0)
-    late = 0.0
-    if bound is not None and begin + end > 0.0:
-        late = requests * 0.5 * ((begin + ttft > bound) + (end + ttft > bound))
-    return requests * 0.5 * (begin + end), late
-
-
-def _full(one: _Served, *, room: bool) -> Full:
-    """The work of a full replica."""
-    return Full(room, one.seconds, one.increase[BEGUN], one.increase[GENERATED], one.increase[ITL_SUM])
+def _wait(line: Queue | None) -> float:
+    """Seconds that the request at the head of a queue has waited."""
+    return 0.0 if line is None else line.wait

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import repeat
 
 import numpy as np
 
-from servingpool.decision.increase import Change, change, rises
+from servingpool.decision.increase import Floats, risen
 from servingpool.decision.observation import EPSILON, Histogram, Reading, Unknown
 
 SPREAD = 0.2
@@ -124,24 +123,18 @@ class Tail:
 
         `memory`: seconds after which an observation counts 1/e.
         """
-        latest = {name: (*one.bounds, math.inf) for name, one in histograms.items()}
-        bounds = _common(set(latest.values())) or self.bounds
-        keep = math.exp(-elapsed / memory)
-        sums = [count * keep for count in _at_bounds(bounds, (self.bounds, self.counts))]
+        latest = {name: ((*one.bounds, math.inf), (*one.counts, one.count)) for name, one in histograms.items()}
+        layouts = {layout for layout, _ in latest.values()}
+        bounds, keep = _common(layouts) or self.bounds, math.exp(-elapsed / memory)
+        sums = keep * np.array(_at_bounds(bounds, (self.bounds, self.counts)))
         previous: dict[str, Cumulative] = {}
-        for name, one in histograms.items():
-            now = (*one.counts, one.count)
-            layout, before = self.previous.get(name, (latest[name], now))
-            between = change(before, now) if layout == latest[name] else Change.CONTINUED
-            if between is Change.DAMAGED:
-                continue  # as if it had not been read
-            previous[name] = (latest[name], now)
-            if layout != latest[name]:
-                continue
-            increase = rises(repeat(0.0) if between is Change.RESTARTED else before, now)
-            at_bounds = _at_bounds(bounds, (latest[name], tuple(increase)))
-            sums = [total + more for total, more in zip(sums, at_bounds, strict=True)]
-        return Tail(bounds, tuple(sums), previous)
+        for layout in layouts:
+            now = {name: one for name, one in latest.items() if one[0] == layout}
+            before = [old if (old := self.previous.get(name, one))[0] == layout else one for name, one in now.items()]
+            rose, damaged = risen(_counts(before), _counts(now.values()))
+            previous |= {name: one for (name, one), lost in zip(now.items(), damaged, strict=True) if not lost}
+            sums = sums + _at_bounds(bounds, (layout, tuple(rose.sum(axis=0).tolist())))
+        return Tail(bounds, tuple(sums.tolist()), previous)
 
     def at(self, share: float) -> Reading:
         """Seconds that `share` of the requests stay within, interpolated inside the bucket.
@@ -161,6 +154,11 @@ class Tail:
                 return lower + (bound - lower) * (wanted - below) / max(count - below, 1e-9)
             below, lower = count, bound
         return lower
+
+
+def _counts(of: Iterable[Cumulative]) -> Floats:
+    """[replica, bound]."""
+    return np.array([counts for _, counts in of])
 
 
 def _common(layouts: Collection[tuple[float, ...]]) -> tuple[float, ...]:

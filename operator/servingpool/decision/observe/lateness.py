@@ -16,9 +16,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from servingpool.decision.observation import Bucket, Observation
+from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.latency import LEAST_REQUESTS, LatencyCount, Misses, late_share_by_mean
 from servingpool.decision.observe.queueing import Queue, overdue
-from servingpool.decision.observe.samples import BEGUN, GENERATED, ITL_COUNT, ITL_SUM, LATE_BY_QUEUE, TTFT_COUNT, Sample
+from servingpool.decision.observe.samples import Sample
 from servingpool.decision.observe.window import KEPT_SECONDS, MINUTE, SampleWindow, Slice
 from servingpool.decision.pool import Pool
 
@@ -47,7 +48,7 @@ class Lateness:
 
     def _requests_per(self, told: LatencyCount) -> float:
         """Requests for each TTFT that was `told` in the last twenty minutes; at least 1."""
-        return max(1.0, self.window.last(KEPT_SECONDS).total(BEGUN) / max(told.total, 1.0))
+        return max(1.0, self.window.last(KEPT_SECONDS).total(Column.BEGUN) / max(told.total, 1.0))
 
     def _first_tokens(self, part: Slice) -> Misses:
         """Requests that got their first token, and late requests among them, by the source that is believed."""
@@ -64,7 +65,7 @@ class Lateness:
         if self.believed is Witness.HISTOGRAM or requests <= 0.0:
             return Misses(requests, late)
         # With what the histogram sees beside: a long prefill is no queue.
-        waited = min(requests, part.total(LATE_BY_QUEUE))
+        waited = min(requests, part.total(Column.LATE_BY_QUEUE))
         return Misses(requests, waited + late * (1.0 - waited / requests))
 
     @property
@@ -93,7 +94,7 @@ class Lateness:
         if bound is None:
             return Misses(count.total, 0.0)
         if self._tpot_by_token:
-            begun = part.total(BEGUN)
+            begun = part.total(Column.BEGUN)
             return Misses(begun, begun * late_share_by_mean(self._speed(part), ANY, bound))
         if count.straddling <= 0.0:
             return Misses(count.total, count.late)
@@ -104,14 +105,15 @@ class Lateness:
     def _tpot_by_token(self) -> bool:
         """Whether the TPOT histogram counts tokens: the late share of tokens is not that of requests."""
         kept = self.window.last(KEPT_SECONDS)
-        return kept.finished.total > BY_TOKEN * kept.total(BEGUN) + LEAST_REQUESTS
+        return kept.finished.total > BY_TOKEN * kept.total(Column.BEGUN) + LEAST_REQUESTS
 
     def _speed(self, part: Slice) -> float:
         """Mean seconds of a token in a part of the window, or in the last minute where that is longer."""
         recent = part if part.seconds >= MINUTE else self.window.last(MINUTE)
         # No time passed before a first token.
-        tokens = max(recent.total(GENERATED) - recent.total(TTFT_COUNT), recent.total(ITL_COUNT), 1.0)
-        return recent.total(ITL_SUM) / tokens
+        later = recent.total(Column.GENERATED) - recent.total(Column.TTFT_COUNT)
+        tokens = max(later, recent.total(Column.ITL_COUNT), 1.0)
+        return recent.total(Column.ITL_SUM) / tokens
 
 
 class Queues(NamedTuple):

@@ -9,32 +9,17 @@ left out of that scrape, and believed where the next scrape says the same: then 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import gt, itemgetter, lt, sub
+
+import numpy as np
 
 from servingpool.decision.engine import FASTEST_STEP, LARGEST_BATCH, LONGEST_PROMPT, StepTime
-from servingpool.decision.increase import Change
+from servingpool.decision.increase import Flags, Floats, increases
 from servingpool.decision.observation import Reading, ReplicaMetrics, Unknown
-from servingpool.decision.observe.samples import (
-    BEGUN,
-    CACHED,
-    GENERATED,
-    ITL_COUNT,
-    ITL_SUM,
-    PROMPTS,
-    REJECTED,
-    TPOT_COUNT,
-    TPOT_LOWER,
-    TPOT_UPPER,
-    TTFT_COUNT,
-    TTFT_LOWER,
-    TTFT_SUM,
-    TTFT_UPPER,
-    Sample,
-    change_between,
-)
+from servingpool.decision.observe.columns import Column
+from servingpool.decision.observe.samples import Sample
 from servingpool.decision.params import DAY
 
 FAR = 8.0
@@ -52,24 +37,27 @@ SLACK = 16.0
 MOST_REQUESTS = 1000.0
 """Requests/s that a replica serves at most."""
 
-NAMES = {
-    TTFT_COUNT: "requests with a first token",
-    PROMPTS: "prompt tokens",
-    ITL_COUNT: "inter-token latencies",
-    ITL_SUM: "seconds between tokens",
-    GENERATED: "generation tokens",
-    BEGUN: "requests begun",
-    TPOT_COUNT: "requests finished",
-    REJECTED: "rejections",
-    TTFT_SUM: "seconds to first tokens",
+NAMES: dict[int, str] = {
+    Column.TTFT_COUNT: "requests with a first token",
+    Column.PROMPTS: "prompt tokens",
+    Column.ITL_COUNT: "inter-token latencies",
+    Column.ITL_SUM: "seconds between tokens",
+    Column.GENERATED: "generation tokens",
+    Column.BEGUN: "requests begun",
+    Column.TPOT_COUNT: "requests finished",
+    Column.REJECTED: "rejections",
+    Column.TTFT_SUM: "seconds to first tokens",
 }
-COUNTED_TOGETHER = (TTFT_COUNT, PROMPTS, ITL_COUNT, GENERATED)
+COUNTED_TOGETHER = (Column.TTFT_COUNT, Column.PROMPTS, Column.ITL_COUNT, Column.GENERATED)
 """Figures that move with each request, none of them derived from another."""
-BESIDE = (BEGUN, TPOT_COUNT, REJECTED)
+BESIDE = (Column.BEGUN, Column.TPOT_COUNT, Column.REJECTED)
 """Figures that move with requests too, some at other times; not all engines have them."""
-NEVER_FALL = itemgetter(TTFT_LOWER, TTFT_UPPER, TTFT_SUM, TPOT_LOWER, TPOT_UPPER, ITL_SUM)
+PARTS = np.array([Column.TTFT_LOWER, Column.TTFT_UPPER, Column.TPOT_LOWER, Column.TPOT_UPPER])
+WHOLES = np.array([Column.TTFT_COUNT, Column.TTFT_COUNT, Column.TPOT_COUNT, Column.TPOT_COUNT])
+"""Counts up to a bound, and the counts in all."""
+NEVER_FALL = np.array([*PARTS, Column.TTFT_SUM, Column.ITL_SUM])
 """Figures besides `samples.COUNTERS` that never fall without a restart."""
-DERIVED = itemgetter(BEGUN, CACHED, REJECTED)
+DERIVED = np.array([Column.BEGUN, Column.CACHED, Column.REJECTED])
 """Figures that may fall by a little: some engines tell them as a difference."""
 
 
@@ -87,7 +75,10 @@ class Usual:
     """Most requests that were seen in all running batches."""
     step: Callable[[], StepTime | None] = lambda: None
     """Gives the learned step time; None while it is not known."""
-    _most: dict[float, list[float]] = field(default_factory=dict, init=False, repr=False)
+    full_from: Mapping[str, float] = field(default_factory=dict)
+    """By target, the running requests from which on a replica may be full."""
+    short: bool = False
+    """Answers are short; see `ShortAnswers`."""
 
     @property
     def rate(self) -> float:
@@ -99,32 +90,55 @@ class Usual:
         """Each figure over the requests; empty where the usual is not known."""
         return tuple(figure / self.requests for figure in self.sums) if self.requests > 0.0 else ()
 
-    def often(self, seconds: float) -> list[float]:
-        """Increase of each figure that a replica may show in so many seconds without being examined."""
-        most = self._most.get(seconds)
-        if most is None:
-            part = OFTEN * seconds / self.covered + SLACK / self.requests if self.requests > 0.0 else 0.0
-            most = self._most[seconds] = [part * figure for figure in self.sums]
-        return most
+    def exceeded(self, increase: Floats, seconds: Floats) -> Flags:
+        """Of each replica, a row each, whether some figure rose by more than often happens; all where none is usual."""
+        if self.requests <= 0.0:
+            return np.ones(len(increase), dtype=bool)
+        often = OFTEN * seconds / self.covered + SLACK / self.requests
+        more: Flags = np.any(increase > often[:, None] * self.sums, axis=1)
+        return more
 
 
 NOTHING_USUAL = Usual()
 
 
+def outliers(figures: Floats, was: Floats, now: Sequence[Sample], before: Sequence[Sample], known: Usual) -> Flags:
+    """Of each replica, a row each, what about its figures is odd; a column each.
+
+    More in a bucket of a histogram than in all of it; a sum or a bucket that fell; a count that fell; a figure that
+    rose by more than often happens; first tokens in less time in all than the late ones alone took, by more than one
+    request. So a count that is too high by a few shows, though no more than usual came: its requests would all be late.
+    """
+    rise, seconds = figures - was, np.array([new.at - old.at for new, old in zip(now, before, strict=True)])
+    lower, upper = np.array([one.buckets.ttft for one in now]).reshape(-1, 2).T
+    placed = np.array([new.buckets.ttft == old.buckets.ttft for new, old in zip(now, before, strict=True)], bool)
+    placed &= upper < math.inf
+    beyond, between = (rise[:, column] for column in (Column.TTFT_COUNT, Column.TTFT_UPPER))
+    beyond, between = beyond - between, between - rise[:, Column.TTFT_LOWER]
+    least = (beyond - 1.0) * np.where(placed, upper, 0.0) + between * lower
+    return np.column_stack(
+        (
+            (figures[:, PARTS] > EQUAL * figures[:, WHOLES]).any(axis=1),
+            (figures[:, NEVER_FALL] * EQUAL < was[:, NEVER_FALL]).any(axis=1),
+            (figures[:, DERIVED] < 0.9 * was[:, DERIVED] - SLACK).any(axis=1),
+            known.exceeded(rise, seconds),
+            placed & (least > rise[:, Column.TTFT_SUM] * EQUAL),
+        )
+    )
+
+
 def damaged(now: Sample, before: Sample, known: Usual) -> str | None:
     """Figure, in words, that a replica cannot have counted between two samples without a restart; else None."""
-    figures, old = now.figures, before.figures
-    if _crossed(figures):
+    figures, was = np.array([now.figures]), np.array([before.figures])
+    crossed, fell, lower, more, shorter = outliers(figures, was, [now], [before], known)[0]
+    if crossed:
         return "more in a bucket of a histogram than in all of it"
-    if any(map(lt, figures, old)):
-        if any(new * EQUAL < was for new, was in zip(NEVER_FALL(figures), NEVER_FALL(old), strict=True)):
-            return "a sum or a bucket that fell"
-        if any(new < 0.9 * was - SLACK for new, was in zip(DERIVED(figures), DERIVED(old), strict=True)):
-            return "a count that fell"
-    increase, seconds = list(map(sub, figures, old)), now.at - before.at
-    figure = None
-    if known.requests <= 0.0 or any(map(gt, increase, known.often(seconds))):
-        increase = [max(0.0, more) for more in increase]
+    if fell:
+        return "a sum or a bucket that fell"
+    if lower:
+        return "a count that fell"
+    increase, seconds, figure = increases(was, figures)[0].tolist(), now.at - before.at, None
+    if more:
         figure = _impossible(increase, now, before, seconds)
         if figure is None:
             figure = _beyond_others(increase, now, before, known, seconds)
@@ -132,41 +146,16 @@ def damaged(now: Sample, before: Sample, known: Usual) -> str | None:
             figure = _beyond_time(increase, now, before, known, seconds)
     if figure is not None:
         return f"{increase[figure]:.3g} {NAMES[figure]} in {seconds:.0f} s"
-    if _shorter_than_their_buckets(increase, now, before):
-        return "first tokens in less time than their buckets say"
-    return None
-
-
-def _crossed(figures: Sequence[float]) -> bool:
-    """Whether a histogram counts more up to a bound than in all."""
-    ttft, tpot = EQUAL * figures[TTFT_COUNT], EQUAL * figures[TPOT_COUNT]
-    return (
-        figures[TTFT_LOWER] > ttft
-        or figures[TTFT_UPPER] > ttft
-        or figures[TPOT_LOWER] > tpot
-        or figures[TPOT_UPPER] > tpot
-    )
-
-
-def _shorter_than_their_buckets(increase: Sequence[float], now: Sample, before: Sample) -> bool:
-    """Whether first tokens took less time in all than the late requests alone did, by more than one request.
-
-    So a count that is too high by a few shows, though no more than usual came: its requests would all be late.
-    """
-    ends = now.buckets.ttft
-    if ends != before.buckets.ttft or ends.upper == math.inf:
-        return False
-    beyond, between = increase[TTFT_COUNT] - increase[TTFT_UPPER], increase[TTFT_UPPER] - increase[TTFT_LOWER]
-    return (beyond - 1.0) * ends.upper + between * ends.lower > increase[TTFT_SUM] * EQUAL
+    return "first tokens in less time than their buckets say" if shorter else None
 
 
 def _impossible(increase: Sequence[float], now: Sample, before: Sample, seconds: float) -> int | None:
     """The figure that no engine of any pool can show."""
     held = now.held + before.held
-    if increase[TTFT_COUNT] > increase[PROMPTS] + held + SLACK:  # a prompt has a token at least
-        return TTFT_COUNT
-    if increase[ITL_COUNT] * FASTEST_STEP > increase[ITL_SUM] + seconds:
-        return ITL_COUNT
+    if increase[Column.TTFT_COUNT] > increase[Column.PROMPTS] + held + SLACK:  # a prompt has a token at least
+        return Column.TTFT_COUNT
+    if increase[Column.ITL_COUNT] * FASTEST_STEP > increase[Column.ITL_SUM] + seconds:
+        return Column.ITL_COUNT
     return next((one for one in BESIDE if increase[one] > MOST_REQUESTS * seconds + held), None)
 
 
@@ -180,11 +169,11 @@ def _beyond_others(increase: Sequence[float], now: Sample, before: Sample, known
     most = FAR * max(second, known.rate * seconds) + SLACK
     if told and told[-1][0] > most:
         figure = told[-1][1]
-        if figure != PROMPTS or increase[PROMPTS] > LONGEST_PROMPT:
+        if figure != Column.PROMPTS or increase[Column.PROMPTS] > LONGEST_PROMPT:
             return figure
-    began = increase[TTFT_COUNT] + max(before.held, known.most_running())
-    if increase[TPOT_COUNT] > (began + SLACK) * max(1.0, known.each[TPOT_COUNT]):  # who ends has begun
-        return TPOT_COUNT
+    began = increase[Column.TTFT_COUNT] + max(before.held, known.most_running())
+    if increase[Column.TPOT_COUNT] > (began + SLACK) * max(1.0, known.each[Column.TPOT_COUNT]):  # who ends has begun
+        return Column.TPOT_COUNT
     # Of what begins or ends as many more as are in the engine.
     most = FAR * max(told[-1][0] if told else 0.0, known.rate * seconds) + SLACK + now.held + before.held
     for figure in BESIDE:
@@ -195,20 +184,22 @@ def _beyond_others(increase: Sequence[float], now: Sample, before: Sample, known
 
 def _beyond_time(increase: Sequence[float], now: Sample, before: Sample, known: Usual, seconds: float) -> int | None:
     """The figure that says more work than there was time for."""
-    if increase[TTFT_SUM] > DAY * (increase[TTFT_COUNT] + 1.0):
-        return TTFT_SUM
-    if increase[ITL_SUM] > PACE * seconds * max(LARGEST_BATCH, now.held, before.held):
-        return ITL_SUM  # each request of a batch waits for one token at a time
+    if increase[Column.TTFT_SUM] > DAY * (increase[Column.TTFT_COUNT] + 1.0):
+        return Column.TTFT_SUM
+    if increase[Column.ITL_SUM] > PACE * seconds * max(LARGEST_BATCH, now.held, before.held):
+        return Column.ITL_SUM  # each request of a batch waits for one token at a time
     step = known.step()
     if step is None:
-        return PROMPTS if increase[PROMPTS] > LONGEST_PROMPT * (increase[TTFT_COUNT] + 1.0) else None
-    if increase[ITL_COUNT] * step.base > QUICKER * (increase[ITL_SUM] + seconds):
-        return ITL_COUNT
-    prefill = step.per_prefill_token * (increase[PROMPTS] - increase[CACHED])
-    decode = step.per_request * increase[ITL_COUNT]
+        return (
+            Column.PROMPTS if increase[Column.PROMPTS] > LONGEST_PROMPT * (increase[Column.TTFT_COUNT] + 1.0) else None
+        )
+    if increase[Column.ITL_COUNT] * step.base > QUICKER * (increase[Column.ITL_SUM] + seconds):
+        return Column.ITL_COUNT
+    prefill = step.per_prefill_token * (increase[Column.PROMPTS] - increase[Column.CACHED])
+    decode = step.per_request * increase[Column.ITL_COUNT]
     if max(prefill, decode) <= PACE * seconds:
         return None
-    return PROMPTS if prefill > decode else ITL_COUNT
+    return Column.PROMPTS if prefill > decode else Column.ITL_COUNT
 
 
 def compared_with(now: Sample, before: Sample, known: Usual) -> tuple[Sample, str | None]:
@@ -223,17 +214,33 @@ def compared_with(now: Sample, before: Sample, known: Usual) -> tuple[Sample, st
     doubted = before.doubted
     if doubted is None or now.at <= doubted.at:
         return before, why
-    jumped = change_between(doubted, now) is Change.CONTINUED and damaged(now, doubted, known) is None
-    return (doubted if jumped else before), None
+    fell = any(now.figures[one] < doubted.figures[one] for one in COUNTED_TOGETHER)
+    return (before if fell or damaged(now, doubted, known) is not None else doubted), None
 
 
 def with_believed_gauges(
+    shown: Sequence[ReplicaMetrics], before: Sequence[Sample], recent: Flags, known: Usual
+) -> list[ReplicaMetrics]:
+    """The samples, Unknown in place of gauges that jumped further than their requests can have come.
+
+    `recent`: where the sample before is recent.
+    """
+    gauges = np.array([(one.running, one.waiting) for one in shown], np.float64).reshape(-1, 2)
+    held = np.array([(one.held, 0.0 if one.queue is None else one.queue.requests) for one in before]).reshape(-1, 2)
+    jumped = recent & (gauges > FAR * SLACK + held * [0.0, 1.0]).any(axis=1)
+    metrics = list(shown)
+    for place in np.flatnonzero(jumped).tolist():
+        metrics[place] = _with_believed_gauges(shown[place], before[place], shown, known)
+    return metrics
+
+
+def _with_believed_gauges(
     metrics: ReplicaMetrics, before: Sample, others: Sequence[ReplicaMetrics], known: Usual
 ) -> ReplicaMetrics:
-    """The sample of a replica, Unknown in place of a gauge that jumped further than its requests can have come.
+    """The sample of a replica; `others`: of all replicas.
 
-    `others`: the samples of all replicas. A queue may be as long as eight of the longest of the others, which have the
-    same clients, and as what eight times the usual rate brings.
+    A queue may be as long as eight of the longest of the others, which have the same clients, and as what eight times
+    the usual rate brings.
     """
     running, waiting = metrics.running, metrics.waiting
     if not isinstance(running, Unknown) and running > FAR * SLACK and _far(running, before.held, known):

@@ -18,6 +18,8 @@ from collections.abc import Container, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+
 from servingpool.decision.increase import risen
 from servingpool.decision.observation import Histogram, Observation, Reading, ReplicaMetrics, Unknown
 
@@ -175,10 +177,11 @@ def _all_wait_still(then: Look, now: Look) -> bool:
 
 def _left(then: Look, now: Look) -> float | None:
     """Requests that left the queues since; None where nobody counts them."""
-    both = then.left.keys() & now.left.keys()
+    both = [name for name in then.left if name in now.left]
     if not both:
         return None
-    return math.fsum(risen((then.left[name],), (now.left[name],))[0] for name in both)
+    rose, _ = risen(*(np.array([[look.left[name]] for name in both]) for look in (then, now)))
+    return float(rose.sum())
 
 
 def _begun(metrics: ReplicaMetrics) -> float | None:

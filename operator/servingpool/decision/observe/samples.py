@@ -1,31 +1,33 @@
-"""Cumulative figures of one replica at one scrape, in fixed places."""
+"""Cumulative figures of one replica at one scrape, by `Column`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import NamedTuple
 
-from servingpool.decision.increase import Change, change
-from servingpool.decision.observation import NOT_EXPOSED, Bucket, Histogram, Reading, Replica, ReplicaMetrics, Unknown
-from servingpool.decision.observe.queueing import Queue, queue
+import numpy as np
+
+from servingpool.decision.increase import Floats
+from servingpool.decision.observation import (
+    NOT_EXPOSED,
+    Bucket,
+    Histogram,
+    Reading,
+    Replica,
+    ReplicaMetrics,
+    Unknown,
+)
+from servingpool.decision.observe.columns import FIGURES, Column
+from servingpool.decision.observe.queueing import Queue
 from servingpool.decision.pool import Pool, Slo
 
-# Only raw figures: a reset shows as a counter that falls, and a derived figure falls without one.
-(TTFT_COUNT, TTFT_LOWER, TTFT_UPPER, TTFT_SUM, TPOT_COUNT, TPOT_LOWER, TPOT_UPPER) = range(7)
-(ITL_SUM, ITL_COUNT, GENERATED, PROMPTS, CACHED, REJECTED, BEGUN, FIGURES) = range(7, 15)
-QUEUED, WAITED, LATE_BY_QUEUE, CLIENT_COUNT, CLIENT_LOWER, CLIENT_UPPER, FIELDS = range(FIGURES, FIGURES + 7)
-"""Places in the sums alone: growth of the engines' queues in requests; seconds that requests with a first token waited
-by the queues' length; late requests by that wait plus the histogram's TTFT; the client's TTFT, as the gateway counts
-it. `FIELDS`: number of all places."""
-
-COUNTERS = itemgetter(TTFT_COUNT, ITL_COUNT, GENERATED, PROMPTS)
+COUNTERS = np.array([Column.TTFT_COUNT, Column.ITL_COUNT, Column.GENERATED, Column.PROMPTS])
 """Figures that no engine lowers but by a restart. Whole numbers: a sum over ranks may differ in its last digit."""
-PROGRESS = itemgetter(BEGUN, TTFT_COUNT, ITL_COUNT, GENERATED, PROMPTS)
+PROGRESS = np.array([Column.BEGUN, *COUNTERS])
 """Figures at least one of which rises whenever an engine does anything for a request."""
-OPTIONAL = {TPOT_COUNT: "requests finished", CACHED: "cached prompt tokens", REJECTED: "rejections"}
+OPTIONAL = {Column.TPOT_COUNT: "requests finished", Column.CACHED: "cached tokens", Column.REJECTED: "rejections"}
 """Figures that a whole sample may lack, in words."""
 NO_ARRIVALS = "a count of requests, and the gateway tells none either"
 EMPTY = Histogram((), (), 0.0, 0.0)
@@ -41,6 +43,7 @@ class Buckets(NamedTuple):
 
 
 NO_BUCKETS = Buckets()
+NOT_JUMPED: tuple[Reading, Reading] = (NOT_EXPOSED, NOT_EXPOSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,31 +54,30 @@ class Sample:
     """Unix time in seconds of the scrape."""
     buckets: Buckets
     figures: tuple[float, ...]
-    """Figures by place; NaN where an optional figure was absent."""
+    """Figures by `Column`; NaN where an optional figure was absent."""
     queue: Queue | None = None
     """The engine's queue; None where it was never exposed."""
     running: float = math.nan
     """Requests in the batch; NaN where it was not exposed."""
     held: float = 0.0
     """Requests that its gauges show in the engine, running and waiting."""
-    jumped: tuple[Reading, Reading] = (NOT_EXPOSED, NOT_EXPOSED)
+    jumped: tuple[Reading, Reading] = NOT_JUMPED
     """Requests running and waiting that its gauges showed and that were not believed at this scrape; `plausible`."""
     doubted: Sample | None = None
     """The sample after this sample, if it was not believed; else None."""
     moved_at: float = 0.0
     """Unix time in seconds of the last scrape at which a counter had moved, or no request was held."""
 
-    @property
-    def begins_at_first_token(self) -> bool:
-        """Whether as many requests have left the queue as have their first token."""
-        return self.figures[BEGUN] == self.figures[TTFT_COUNT]
+
+NO_SAMPLE = Sample(-math.inf, NO_BUCKETS, (math.nan,) * FIGURES, held=math.nan)
+"""Of a replica that was not read before."""
 
 
 class Standing(NamedTuple):
     """A replica that hangs: for minutes it has held requests, and no counter has moved.
 
     Or its gauges were left behind by requests that were aborted. What they show is no queue that anybody works off, and
-    no proof of demand; the replica serves nothing, so another one is added for it.
+    no proof of demand; the replica serves nothing, so another one is added.
     """
 
     replica: str
@@ -90,11 +92,8 @@ def standing_still(samples: Mapping[str, Sample], ready: Iterable[Replica], pool
     """The `ready` replicas that hang. To compute a prompt for as long as the TTFT bound allows is no hang."""
     after = max(pool.params.stands_still, pool.slo.time_to_first_token or 0.0)
     found = [(replica.name, samples[replica.name]) for replica in ready if replica.name in samples]
-    return tuple(
-        Standing(name, one.moved_at, one.held)
-        for name, one in found
-        if one.held > 0.0 and one.at - one.moved_at >= after
-    )
+    still = ((name, one) for name, one in found if one.held > 0.0 and one.at - one.moved_at >= after)
+    return tuple(Standing(name, one.moved_at, one.held) for name, one in still)
 
 
 def missing_series(metrics: ReplicaMetrics, slo: Slo) -> str | None:
@@ -123,20 +122,26 @@ def with_empty_series(metrics: ReplicaMetrics, *, used: bool = False) -> Replica
     With nothing running, waiting or counted, what is absent has counted nothing. While no more requests got their first
     token than are running, none has finished, so what is counted at the end is absent for that reason.
     """
-    ttft = metrics.time_to_first_token
-    first = (ttft, metrics.generation_tokens, metrics.prompt_tokens)
-    if all(one is not NOT_EXPOSED for one in (*first, metrics.inter_token_latency, metrics.time_per_output_token)):
+    ttft, between, mean = metrics.time_to_first_token, metrics.inter_token_latency, metrics.time_per_output_token
+    generated, prompts = metrics.generation_tokens, metrics.prompt_tokens
+    # One by one: every replica comes by here, and `in` compares by value.
+    if (
+        ttft is not NOT_EXPOSED
+        and between is not NOT_EXPOSED
+        and mean is not NOT_EXPOSED
+        and generated is not NOT_EXPOSED
+        and prompts is not NOT_EXPOSED
+    ):
         return metrics
     if ttft is NOT_EXPOSED and not used and _idle(metrics):
         ttft = EMPTY
     if isinstance(ttft, Unknown) or isinstance(metrics.running, Unknown) or ttft.count > metrics.running:
         return metrics
-    between, mean = metrics.inter_token_latency, metrics.time_per_output_token
     return replace(
         metrics,
         time_to_first_token=ttft,
-        generation_tokens=0.0 if metrics.generation_tokens is NOT_EXPOSED else metrics.generation_tokens,
-        prompt_tokens=0.0 if metrics.prompt_tokens is NOT_EXPOSED else metrics.prompt_tokens,
+        generation_tokens=0.0 if generated is NOT_EXPOSED else generated,
+        prompt_tokens=0.0 if prompts is NOT_EXPOSED else prompts,
         inter_token_latency=EMPTY if between is NOT_EXPOSED else between,
         time_per_output_token=EMPTY if mean is NOT_EXPOSED else mean,
     )
@@ -151,86 +156,45 @@ def _idle(metrics: ReplicaMetrics) -> bool:
     )
 
 
-def sample(metrics: ReplicaMetrics, slo: Slo, before: Sample | None, full_from: float) -> Sample:
-    """The sample of one scrape; `full_from`: running requests from which on a replica may be full."""
-    ttft, itl = metrics.time_to_first_token, metrics.inter_token_latency
-    ttft_figures, ttft_bucket = _around(ttft, slo.time_to_first_token)
-    tpot_figures, tpot_bucket = _around(metrics.time_per_output_token, slo.time_per_output_token)
-    figures = (
-        *ttft_figures,
-        ttft.total if isinstance(ttft, Histogram) else math.nan,
-        *tpot_figures,
-        itl.total if isinstance(itl, Histogram) else math.nan,
-        itl.count if isinstance(itl, Histogram) else math.nan,
-        _or_nan(metrics.generation_tokens),
-        _or_nan(metrics.prompt_tokens),
-        _or_nan(metrics.cached_prompt_tokens),
-        _or_nan(metrics.admission_rejections),
-        ttft_figures[0] if isinstance(metrics.begun, Unknown) else max(metrics.begun, ttft_figures[0]),
-    )
-    buckets = Buckets(ttft_bucket, tpot_bucket)
-    held = 0.0 if isinstance(metrics.running, Unknown) else metrics.running
-    held += 0.0 if isinstance(metrics.waiting, Unknown) else metrics.waiting
-    moved = before is None or PROGRESS(figures) != PROGRESS(before.figures)
-    return Sample(
-        metrics.scraped_at,
-        buckets,
-        figures,
-        _queue_after(metrics, figures, before, full_from),
-        running=_or_nan(metrics.running),
-        held=held,
-        moved_at=metrics.scraped_at if moved or before is None or held <= 0.0 else before.moved_at,
-    )
+def table_of(metrics: Sequence[ReplicaMetrics], slo: Slo) -> tuple[Floats, list[Buckets]]:
+    """Figures of samples, [replica, column], NaN where one is not known; and each one's buckets."""
+    rows, buckets = [], []
+    for one in metrics:
+        ttft, ttft_bucket = _around(one.time_to_first_token, slo.time_to_first_token)
+        tpot, tpot_bucket = _around(one.time_per_output_token, slo.time_per_output_token)
+        itl = one.inter_token_latency
+        rows.append(
+            (
+                *ttft,
+                *tpot[:-1],
+                *((math.nan, math.nan) if isinstance(itl, Unknown) else (itl.total, itl.count)),
+                one.generation_tokens,
+                one.prompt_tokens,
+                one.cached_prompt_tokens,
+                one.admission_rejections,
+                ttft[0] if one.begun is NOT_EXPOSED else one.begun,
+            )
+        )
+        buckets.append(Buckets(ttft_bucket, tpot_bucket))
+    table = np.array(rows, dtype=np.float64).reshape(-1, FIGURES)
+    table[:, Column.BEGUN] = np.maximum(table[:, Column.BEGUN], table[:, Column.TTFT_COUNT])
+    return table, buckets
 
 
 def bucket_changed(before: Sample, now: Sample) -> bool:
     """Whether a bound of the SLO lies in another bucket than before; not where nothing was observed before."""
     if now.buckets == before.buckets:
         return False
-    counts = (TTFT_COUNT, TPOT_COUNT)
+    counts = (Column.TTFT_COUNT, Column.TPOT_COUNT)
     return any(
         old != new and before.figures[count] > 0.0
         for count, old, new in zip(counts, before.buckets, now.buckets, strict=False)
     )
 
 
-def lost(before: Sample, now: Sample) -> str | None:
-    """Name of an optional figure that a sample lacks and the sample before had; None where there is none.
-
-    Taken for 0, one scrape without 50,000 rejections made 50,000 arrivals of the next, and 80 replicas of 3. Left at
-    what it was, the other figures of its scrape would be read without it.
-    """
-    pairs = ((name, now.figures[column], before.figures[column]) for column, name in OPTIONAL.items())
-    return next((name for name, new, old in pairs if math.isnan(new) and not math.isnan(old)), None)
-
-
-def change_between(before: Sample, now: Sample) -> Change:
-    """Change of a replica between two samples; a sample that lost a figure is damaged."""
-    if lost(before, now) is not None:
-        return Change.DAMAGED
-    return change(COUNTERS(before.figures), COUNTERS(now.figures))
-
-
-def _queue_after(
-    metrics: ReplicaMetrics, figures: tuple[float, ...], before: Sample | None, full_from: float
-) -> Queue | None:
-    """The engine's queue; as it was where this scrape lacks it.
-
-    A request that comes between two steps waits for the next one. With `room` it does not count as one that waits.
-    """
-    last = None if before is None else before.queue
-    if isinstance(metrics.waiting, Unknown) or (last is not None and metrics.scraped_at <= last.at):
-        return last
-    reset = before is not None and change(COUNTERS(before.figures), COUNTERS(figures)) is not Change.CONTINUED
-    # A request that is aborted in the batch is not begun any more; it has left the queue all the same.
-    left = figures[BEGUN] if before is None or reset else max(figures[BEGUN], before.figures[BEGUN])
-    room = not isinstance(metrics.running, Unknown) and metrics.running < full_from
-    return queue(last, at=metrics.scraped_at, requests=metrics.waiting, left=left, room=room, reset=reset)
-
-
-def _around(histogram: Histogram | Unknown, bound: float | None) -> tuple[tuple[float, float, float], Bucket]:
-    return ((math.nan,) * 3, Bucket()) if isinstance(histogram, Unknown) else histogram.around(bound)
-
-
-def _or_nan(reading: Reading) -> float:
-    return math.nan if isinstance(reading, Unknown) else reading
+def _around(histogram: Histogram | Unknown, bound: float | None) -> tuple[tuple[float, ...], Bucket]:
+    """Count, count up to both ends of the bucket with the bound, and sum; and that bucket."""
+    if isinstance(histogram, Unknown):
+        return (math.nan,) * 4, Bucket()
+    counts, bucket = histogram.around(bound)
+    return (*counts, histogram.total), bucket

@@ -8,7 +8,7 @@ are facts; work follows from the rates by today's step time, and so does load, w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -17,32 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from servingpool.decision.engine import MOST_RATE, MOST_WORK, NO_DEMAND, Rates, StepTime
-from servingpool.decision.observation import EPSILON, Reading, Unknown
+from servingpool.decision.observation import EPSILON
+from servingpool.decision.observe.columns import DEMAND, FIGURES, OFFERED, WORK, Column
 from servingpool.decision.observe.counters import RATE_SCRAPES, CounterDelta
 from servingpool.decision.observe.latency import LatencyCount, Misses
-from servingpool.decision.observe.plausible import NOTHING_USUAL, Usual
-from servingpool.decision.observe.samples import (
-    BEGUN,
-    CACHED,
-    CLIENT_COUNT,
-    CLIENT_LOWER,
-    CLIENT_UPPER,
-    FIELDS,
-    FIGURES,
-    GENERATED,
-    ITL_COUNT,
-    NO_BUCKETS,
-    PROMPTS,
-    QUEUED,
-    REJECTED,
-    TPOT_COUNT,
-    TPOT_LOWER,
-    TPOT_UPPER,
-    TTFT_COUNT,
-    TTFT_LOWER,
-    TTFT_UPPER,
-    Buckets,
-)
+from servingpool.decision.observe.plausible import Usual
+from servingpool.decision.observe.samples import NO_BUCKETS, Buckets
 from servingpool.decision.params import DEFAULT, Params
 
 NOTHING = EPSILON
@@ -60,11 +40,7 @@ PROMPT_INERTIA, LEAST_USUAL = 30.0, 20.0
 SEEN = 0.9
 """Share of some time, and of its replica-seconds, that must have been seen to tell of it."""
 
-# Columns: when, how long, the fleet then, what was covered, sums, gauges, the verdict, rates without and with a queue.
-AT, SPAN, READY, COVERED, SUMS = range(5)
-WAITING, GATEWAY, RUNNING, JUDGED, LATE, _DEMAND, _, _OFFERED, _, WIDTH = range(SUMS + FIELDS, SUMS + FIELDS + 10)
-DEMAND, OFFERED = slice(_DEMAND, _OFFERED), slice(_OFFERED, WIDTH)
-NOT_NOTED = (np.nan,) * (WIDTH - JUDGED)
+NOT_NOTED = (np.nan,) * (len(Column) - Column.JUDGED)
 
 
 class Demand(NamedTuple):
@@ -98,9 +74,9 @@ class Demand(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampleWindow:
-    """Rows of ticks, oldest first. Adding a tick gives a new one; only the verdict on that tick is noted later."""
+    """Rows of ticks, oldest first; a value: adding a tick, or the verdict on it, gives a new one."""
 
-    rows: Array = field(default_factory=lambda: np.zeros((0, WIDTH)))
+    rows: Array = field(default_factory=lambda: np.zeros((0, len(Column))))
     buckets: Buckets = NO_BUCKETS
     """Buckets that hold the SLO's bounds, as last read."""
     _slices: dict[float, Slice] = field(default_factory=dict, init=False, repr=False)
@@ -120,38 +96,39 @@ class SampleWindow:
 
     def add(self, *, now: float, span: float, ready: float, delta: CounterDelta) -> SampleWindow:
         """Append a tick of `span` seconds; ticks older than twenty minutes go."""
-        gauges = [_or_nan(each) for each in (delta.waiting, delta.gateway, delta.running)]
-        row = (now, span, ready, delta.covered, *delta.sums, *gauges, *NOT_NOTED)
-        kept = self.rows[self.rows[:, AT].searchsorted(now - KEPT_SECONDS, "right") :]
+        gauges = map(float, (delta.waiting, delta.gateway, delta.running))
+        row = (*delta.sums, span, delta.covered, now, ready, *gauges, *NOT_NOTED)
+        kept = self.rows[self.rows[:, Column.AT].searchsorted(now - KEPT_SECONDS, "right") :]
         buckets = delta.buckets if delta.coverage > 0.0 else self.buckets
         client = self.buckets.client if delta.client is None else delta.client.layout
         return SampleWindow(np.concatenate((kept, [row])), buckets._replace(client=client))
 
-    def note(self, misses: Misses, *, demand: Rates, offered: Rates) -> None:
-        """Note the last tick's requests, late requests, and rates without and with the queue; no slice sums them."""
-        self.rows[-1, JUDGED:] = misses.requests, misses.late, *demand, *offered
+    def noted(self, misses: Misses, *, demand: Rates, offered: Rates) -> SampleWindow:
+        """The window with the last tick's requests, late requests, and rates without and with the queue."""
+        last = (*self.rows[-1, : Column.JUDGED].tolist(), misses.requests, misses.late, *demand, *offered)
+        return SampleWindow(np.concatenate((self.rows[:-1], [last])), self.buckets)
 
     def judged_anew(self, misses: Sequence[Misses]) -> SampleWindow:
         """The window with new counts of each tick's requests and late requests."""
         rows = self.rows.copy()
-        rows[:, [JUDGED, LATE]] = [(tick.requests, tick.late) for tick in misses]
+        rows[:, [Column.JUDGED, Column.LATE]] = [(tick.requests, tick.late) for tick in misses]
         return SampleWindow(rows, self.buckets)
 
     def per_replica(self, amount: float) -> float:
         """Of work, the load of the last tick's fleet. A replica that turned Ready late in the tick is part of one."""
-        return amount / max(float(self.rows[-1, READY]), LEAST_READY)
+        return amount / max(float(self.rows[-1, Column.READY]), LEAST_READY)
 
     def calm_since(self, load: float, step: StepTime) -> float | None:
         """Unix time in seconds since which the offered load is at most this; None where it is above, or unknown."""
         above = np.flatnonzero(~(Slice(self.rows).loads(OFFERED, step) <= load))
         first = int(above[-1]) if len(above) else 0
-        return float(self.rows[first, AT]) if first + 1 < len(self.rows) else None
+        return float(self.rows[first, Column.AT]) if first + 1 < len(self.rows) else None
 
     def last(self, seconds: float) -> Slice:
         """The ticks of the last `seconds`, up to the last tick."""
         window = self._slices.get(seconds)
         if window is None:
-            at = self.rows[:, AT]
+            at = self.rows[:, Column.AT]
             begin = at.searchsorted(at[-1] - seconds + 1e-6, "right") if len(at) else 0
             window = self._slices[seconds] = Slice(self.rows[begin:])
         return window
@@ -169,26 +146,26 @@ class SampleWindow:
         usual = longer.computed_prompts / requests
         count = recent.first_tokens.total
         prompt = (recent.computed_prompts + PROMPT_INERTIA * usual) / (count + PROMPT_INERTIA)
-        return prompt, (longer.total(ITL_COUNT) + requests) / requests
+        return prompt, (longer.total(Column.ITL_COUNT) + requests) / requests
 
     def tokens_a_step(self, params: Params) -> float:
         """Tokens that a step yields for each request; at least 1."""
         window = self.last(params.mean_window)
-        steps = window.total(ITL_COUNT) + window.first_tokens.total
-        return max(1.0, window.total(GENERATED) / steps) if steps > 0.0 else 1.0
+        steps = window.total(Column.ITL_COUNT) + window.first_tokens.total
+        return max(1.0, window.total(Column.GENERATED) / steps) if steps > 0.0 else 1.0
 
     def demand(self, step: StepTime, interval: float, params: Params) -> Demand | None:
         """Demand now; None where too little was covered to tell."""
         window = self.last(rate_window(interval, params))
-        served, queued, rejected = (window.rate(figure) for figure in (BEGUN, QUEUED, REJECTED))
+        served, queued, rejected = (window.rate(figure) for figure in (Column.BEGUN, Column.QUEUED, Column.REJECTED))
         if served is None or queued is None or rejected is None:
             return None
         # The gateway's queue before the window's first tick is in the row before it.
         since = Slice(self.rows[-len(window.rows) - 1 :])
-        seconds = window.seconds if len(since.rows) > len(window.rows) else float(window.rows[1:, SPAN].sum())
-        held = since.change_of(GATEWAY) / seconds if seconds > 0.0 else 0.0
+        seconds = window.seconds if len(since.rows) > len(window.rows) else float(window.rows[1:, Column.SPAN].sum())
+        held = since.change_of(Column.GATEWAY) / seconds if seconds > 0.0 else 0.0
         prompt, steps = self.lengths(interval, params)
-        waiting = window.rows[-1, WAITING]
+        waiting = window.rows[-1, Column.WAITING]
         return Demand(
             arrivals=max(0.0, served + queued + held + rejected),
             prompt=prompt,
@@ -200,29 +177,29 @@ class SampleWindow:
     @property
     def arriving(self) -> float:
         """Requests/s that were served in the last twenty minutes, over the pool; 0 where that is not known."""
-        return self.last(KEPT_SECONDS).rate(BEGUN) or 0.0
+        return self.last(KEPT_SECONDS).rate(Column.BEGUN) or 0.0
 
     @property
     def worked(self) -> bool:
         """Whether any engine worked in the last tick, as far as could be read."""
         last = Slice(self.rows[-1:])
-        return last.covered <= 0.0 or any(last.total(figure) > 0.0 for figure in (BEGUN, ITL_COUNT, GENERATED))
+        return last.covered <= 0.0 or any(last.total(figure) > 0.0 for figure in WORK)
 
     def silent(self, params: Params) -> bool:
         """Whether no request was seen to begin in the last five minutes. By less than that bursts of code are apart."""
-        return self.last(params.recent_window).total(BEGUN) == 0.0
+        return self.last(params.recent_window).total(Column.BEGUN) == 0.0
 
     def idle(self, params: Params) -> bool:
         """Whether it is certain that no request came, waited or ran in the idle window."""
         window = self.last(params.idle_window)
-        counted = sum(window.total(figure) for figure in (BEGUN, ITL_COUNT, GENERATED, REJECTED))
+        counted = sum(window.total(figure) for figure in (*WORK, Column.REJECTED))
         if counted != 0.0 or window.seconds < SEEN * params.idle_window:
             return False
-        ready = float((window.rows[:, READY] * window.rows[:, SPAN]).sum())
+        ready = float((window.rows[:, Column.READY] * window.rows[:, Column.SPAN]).sum())
         seen = 0.0 < SEEN * ready <= window.covered
         # Gauges are believed for so long after the last thing that moved.
         shown = self.last(params.idle_window - params.stands_still)
-        return seen and shown.highest(WAITING) == 0.0 and shown.highest(RUNNING) == 0.0
+        return seen and shown.highest(Column.WAITING) == 0.0 and shown.highest(Column.RUNNING) == 0.0
 
 
 def rate_window(interval: float, params: Params) -> float:
@@ -245,12 +222,12 @@ class Slice:
     @property
     def seconds(self) -> float:
         """Their length."""
-        return self._sums[SPAN]
+        return self._sums[Column.SPAN]
 
     @property
     def covered(self) -> float:
         """Replica-seconds whose counters were seen."""
-        return self._sums[COVERED]
+        return self._sums[Column.COVERED]
 
     @cached_property
     def ready(self) -> float:
@@ -258,23 +235,23 @@ class Slice:
 
         A tick without a ready replica, or without a scrape, saw no traffic at all: it is not a tick without demand.
         """
-        seen = self.rows[self.rows[:, COVERED] > 0.0]
-        seconds = float(seen[:, SPAN].sum())
-        return float((seen[:, READY] * seen[:, SPAN]).sum()) / seconds if seconds else 0.0
+        seen = self.rows[self.rows[:, Column.COVERED] > 0.0]
+        seconds = float(seen[:, Column.SPAN].sum())
+        return float((seen[:, Column.READY] * seen[:, Column.SPAN]).sum()) / seconds if seconds else 0.0
 
     def total(self, figure: int) -> float:
         """The sum of one figure over these ticks, counted on the replicas that were seen."""
-        return self._sums[SUMS + figure]
+        return self._sums[figure]
 
     @property
     def totals(self) -> list[float]:
         """Sums of all figures of a sample."""
-        return self._sums[SUMS : SUMS + FIGURES]
+        return self._sums[:FIGURES]
 
     @property
     def computed_prompts(self) -> float:
         """Prompt tokens that had to be computed: tokens from the prefix cache cost no time."""
-        return max(0.0, self.total(PROMPTS) - self.total(CACHED))
+        return max(0.0, self.total(Column.PROMPTS) - self.total(Column.CACHED))
 
     def rate(self, figure: int) -> float | None:
         """Per second and over the whole pool; None where nothing was covered."""
@@ -288,7 +265,7 @@ class Slice:
     @property
     def misses(self) -> Misses:
         """Requests and late requests, as judged tick by tick."""
-        verdicts = self.rows[:, [JUDGED, LATE]]
+        verdicts = self.rows[:, [Column.JUDGED, Column.LATE]]
         verdicts[np.isnan(verdicts)] = 0.0
         return Misses(*verdicts.sum(axis=0).tolist())
 
@@ -304,7 +281,7 @@ class Slice:
 
     @cached_property
     def mean_demand(self) -> Rates:
-        """Of ticks whose demand was noted; to be asked for once the last tick's was. None counts as no demand."""
+        """Of ticks whose demand was noted. None counts as no demand."""
         rates = self.rows[:, DEMAND]
         known = rates[~np.isnan(rates[:, 0])]
         return Rates(*(known.sum(axis=0) / len(known)).tolist()) if len(known) else NO_DEMAND
@@ -312,43 +289,41 @@ class Slice:
     def loads(self, rates: slice, step: StepTime) -> Array:
         """Load of each tick by the rates in these columns; NaN where the rates are not known."""
         work: Array = step.work(*self.rows[:, rates].T)
-        return work / np.maximum(self.rows[:, READY], LEAST_READY)
+        return work / np.maximum(self.rows[:, Column.READY], LEAST_READY)
 
     @cached_property
     def first_tokens(self) -> LatencyCount:
         """TTFT observations, split at the SLO's bound."""
-        return LatencyCount.split(*map(self.total, (TTFT_COUNT, TTFT_LOWER, TTFT_UPPER)))
+        return LatencyCount.split(*map(self.total, (Column.TTFT_COUNT, Column.TTFT_LOWER, Column.TTFT_UPPER)))
 
     @cached_property
     def client_first_tokens(self) -> LatencyCount:
         """The client's TTFT, split at the SLO's bound; none where the SLO is not judged at the gateway."""
-        return LatencyCount.split(*map(self.total, (CLIENT_COUNT, CLIENT_LOWER, CLIENT_UPPER)))
+        return LatencyCount.split(*map(self.total, (Column.CLIENT_COUNT, Column.CLIENT_LOWER, Column.CLIENT_UPPER)))
 
     @cached_property
     def finished(self) -> LatencyCount:
         """TPOT observations, split at the SLO's bound."""
-        return LatencyCount.split(*map(self.total, (TPOT_COUNT, TPOT_LOWER, TPOT_UPPER)))
+        return LatencyCount.split(*map(self.total, (Column.TPOT_COUNT, Column.TPOT_LOWER, Column.TPOT_UPPER)))
 
 
-def _or_nan(reading: Reading) -> float:
-    return np.nan if isinstance(reading, Unknown) else reading
-
-
-def usual(window: SampleWindow, step: Callable[[], StepTime | None]) -> Usual:
-    """The usual figures, those of the last twenty minutes. `step`: as learned; None while it is not known."""
+def usual(
+    window: SampleWindow, step: Callable[[], StepTime | None], full_from: Mapping[str, float], *, short: bool
+) -> Usual:
+    """The usual figures, those of the last twenty minutes; the others as learned. See `Usual`."""
     kept = window.last(KEPT_SECONDS)
-    if not len(kept.rows):
-        return NOTHING_USUAL
 
     def most_running() -> float:
-        most = kept.highest(RUNNING)
+        most = kept.highest(Column.RUNNING)
         return math.inf if most is None else most
 
-    requests = kept.total(TTFT_COUNT) if kept.covered > 0.0 else 0.0
+    requests = kept.total(Column.TTFT_COUNT) if kept.covered > 0.0 else 0.0
     return Usual(
         kept.totals,
         requests if requests >= LEAST_USUAL else 0.0,
         kept.covered,
         most_running,
         step,
+        full_from,
+        short,
     )

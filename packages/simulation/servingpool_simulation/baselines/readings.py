@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+import numpy as np
+
 from servingpool.decision.increase import risen
 from servingpool.decision.observation import Histogram, Observation, Reading, ReplicaMetrics, Unknown
 
@@ -61,8 +63,9 @@ class History:
         for replica, metrics in self.newest.items():
             new, old = getattr(metrics, counter), getattr(self._first(replica), counter)
             if not isinstance(new, Unknown) and not isinstance(old, Unknown):
-                found[replica] = risen((old,), (new,))[0]
-        return found
+                found[replica] = (old, new)
+        before, now = np.array(list(found.values())).reshape(-1, 2).T[:, :, None]
+        return dict(zip(found, risen(before, now)[0][:, 0].tolist(), strict=True))
 
     def increase(self, counter: str) -> float:
         """The fleet's; 0 of nothing."""
@@ -88,8 +91,8 @@ class History:
             new: Histogram | Unknown = getattr(metrics, name)
             old: Histogram | Unknown = getattr(self._first(replica), name)
             if not isinstance(new, Unknown) and not isinstance(old, Unknown):
-                pairs = ((one.total, one.count, *one.counts) for one in (old, new))
-                seconds, count, *counts = risen(*pairs)
+                before, now = (np.array([[one.total, one.count, *one.counts]]) for one in (old, new))
+                seconds, count, *counts = risen(before, now)[0][0].tolist()
                 found[replica] = Histogram(new.bounds, tuple(counts), seconds, count)
         return found
 

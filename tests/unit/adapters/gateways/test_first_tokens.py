@@ -21,7 +21,8 @@ from servingpool.decision.observation import (
     ReplicaMetrics,
     Unknown,
 )
-from servingpool.decision.observe.samples import NO_ARRIVALS, TTFT_COUNT, missing_series
+from servingpool.decision.observe.columns import Column
+from servingpool.decision.observe.samples import NO_ARRIVALS, missing_series
 from servingpool.decision.pool import Pool, Slo
 
 START, TICK = 1_700_000_000.0, 15.0
@@ -158,7 +159,7 @@ def test_a_sample_that_the_core_leaves_out_loses_no_request_that_began() -> None
         memory = decide(observation, pool, memory, now).memory
         left_out = left_out or memory.damaged is not None
     assert left_out
-    assert memory.samples["a"].figures[TTFT_COUNT] == 8.0 * TICK * 3
+    assert memory.samples["a"].figures[Column.TTFT_COUNT] == 8.0 * TICK * 3
 
 
 def decided(*, arrivals: float, begun: float) -> Decision:
