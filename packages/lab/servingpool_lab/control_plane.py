@@ -150,7 +150,7 @@ class ControlPlane:
             self._group.start(programs.etcd())
             self._group.start(self._apiserver)
             self._group.start(programs.controller_manager(), programs.scheduler(), programs.kwok())
-            wait_until(self._accepts_pods, 60, "the default service account")
+            wait_until(self._accepts_pods, 240, "the default service account")
         except BaseException:
             self.stop()
             raise
@@ -189,7 +189,7 @@ class ControlPlane:
             TimeoutError: it is not Ready in time.
         """
         self.apply(kwok.gpu_node(name, gpus))
-        wait_until(lambda: self._node_schedulable(name), 30.0, f"node {name} ready")
+        wait_until(lambda: self._node_schedulable(name), 240.0, f"node {name} ready")
 
     def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
         """A kubeconfig of an existing ServiceAccount: its rights are what RBAC grants it.

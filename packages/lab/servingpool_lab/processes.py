@@ -136,7 +136,7 @@ class SupervisedProcess:
         log_file: Path,
         *,
         ready: ReadinessProbe | None = None,
-        ready_timeout_seconds: float = 60.0,
+        ready_timeout_seconds: float = 240.0,
         stop_timeout_seconds: float = 20.0,
         environment: Mapping[str, str] | None = None,
     ) -> None:
