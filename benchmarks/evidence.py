@@ -148,7 +148,7 @@ PARTS = (
         ("published-runs",),
         1,
         "published_runs.py --output {out}",
-        ("benchmarks/published_runs.toml", "benchmarks/control/reproduce_llmd.py"),
+        ("benchmarks/published_runs.toml",),
     ),
     Part("real-gpu", ("control/real_gpu_pair.py",), ("real-gpu",), 1, "control/real_gpu_pair.py --output {out}"),
     Part(

@@ -21,14 +21,13 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).parent / "control")]
 
-from reproduce_llmd import qwen3_32b_tp2  # noqa: E402
 from tables import table  # noqa: E402
 
 from servingpool.decision.pool import Pool, Slo  # noqa: E402
 from servingpool_simulation.baselines import llmd  # noqa: E402
 from servingpool_simulation.baselines.measured import prefill_rate  # noqa: E402
 from servingpool_simulation.fleet import ColdStart  # noqa: E402
-from servingpool_simulation.hardware import EngineProfile  # noqa: E402
+from servingpool_simulation.hardware import EngineProfile, engine_profile  # noqa: E402
 from servingpool_simulation.policies import Ours, Policy, Static  # noqa: E402
 from servingpool_simulation.run import Result, SimulationOptions, simulate  # noqa: E402
 from servingpool_simulation.tables import Floats, Ints  # noqa: E402
@@ -39,6 +38,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "published-runs.md"
 SEEDS = (0, 1, 2, 3, 4)
 DRAIN = 1200.0
 """Seconds after a load in which a fleet may go back to its minimum, and the last requests may finish."""
+PREFILL_RATE = 15_928
+"""Tokens/s that llm-d measured of its Qwen3-32B."""
 RULE, FIXED, OURS, TAUGHT = "rule", "fixed", "ours", "taught"
 RULES: dict[str, Callable[[EngineProfile], Policy]] = {
     "slo-aware": lambda _profile: llmd.slo_aware(),
@@ -135,6 +136,27 @@ def in_turn(first: Trace, second: Trace) -> Trace:
         np.concatenate((first.output, second.output)),
         first.duration + second.duration,
     )
+
+
+def qwen3_32b_tp2() -> EngineProfile:
+    """A stand-in: no step times of Qwen3-32B are shipped.
+
+    The pair with the nearest weights per GPU (70B / 4 = 17.6B against 32.8B / 2 = 16.4B), with every step scaled so
+    that the prefill rate is the 15,928 tokens/s that llm-d measured. A token of KV cache is 64 layers * 8 heads * 128 *
+    2 * 2 bytes = 262 kB, 131 kB for each of 2 GPUs, against 80 * 8 * 128 * 2 * 2 / 4 = 82 kB: reading it takes 1.6
+    times as long. The cache holds what 2 * 80 GB * 0.9 leave beside 65.5 GB of weights and about 6 GB of activations:
+    275k tokens.
+    """
+    near = _scaled_to_prefill()
+    per_token = engine_profile("h100-70b-tp4").decode_per_kv_token * (64 / 2) / (80 / 4)
+    return replace(near, name="Qwen3-32B TP2 stand-in", decode_per_kv_token=per_token, kv_tokens=275_000, gpus=2)
+
+
+def _scaled_to_prefill() -> EngineProfile:
+    """h100-70b-tp4 with every step scaled so that it prefills as fast as llm-d's Qwen3-32B."""
+    shipped = engine_profile("h100-70b-tp4")
+    factor = prefill_rate(shipped) / PREFILL_RATE
+    return replace(shipped.scaled(factor), name=f"h100-70b-tp4, steps times {factor:.3f}")
 
 
 def engine(setup: Setup) -> EngineProfile:

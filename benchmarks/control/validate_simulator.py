@@ -15,10 +15,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import reproduce_llmd
 from tables import table
 
 from servingpool.decision.pool import Pool, Slo
@@ -53,14 +51,6 @@ the model: that is most of the TTFT that is missing on the 7B.
 
 24 hours of the reconstructed Azure 2024 rate on {replicas} replicas, {requests:,.0f} requests, take {seconds:.0f} s
 of CPU and {memory:,.0f} MiB.
-
-## llm-d's published result
-
-Its slo-aware autoscaler attained 95.8% at 5.93 average replicas (Qwen3-32B, TP2 on H100, bounds 3 to 8; 8 static ones:
-100%). No step times of that pair are shipped, so three stand-ins were tried, {seeds} seeds each. Reproduced: within 2
-points and 0.5 replicas.
-
-{llmd}
 """
 CONTEXT = 1024
 BATCHES = (1, 32, 64, 128, 256)
@@ -265,7 +255,7 @@ def _furthest(deviations: Sequence[float]) -> float:
     return max(deviations, key=abs)
 
 
-def page(servers: Sequence[Check], took: Mapping[str, float], reproduced: dict[str, Any]) -> str:
+def page(servers: Sequence[Check], took: Mapping[str, float]) -> str:
     """Markdown."""
     rows = [
         (one.what, f"{one.measured:,g} {one.unit}", f"{one.model:,.1f}", f"{one.deviation:+.1%}") for one in servers
@@ -278,8 +268,6 @@ def page(servers: Sequence[Check], took: Mapping[str, float], reproduced: dict[s
         requests=took["requests"],
         seconds=took["seconds"],
         memory=took["peak_rss_mib"],
-        seeds=reproduced["seeds"],
-        llmd=reproduce_llmd.table(reproduced),
     )
 
 
@@ -290,7 +278,7 @@ def main() -> None:
     asked = parser.parse_args()
     # In a process of its own: its peak memory is the simulator's alone.
     child = subprocess.run([sys.executable, __file__, "speed"], check=True, capture_output=True, text=True)
-    asked.output.write_text(page(list(cross_checks()), json.loads(child.stdout), reproduce_llmd.reproduce()))
+    asked.output.write_text(page(list(cross_checks()), json.loads(child.stdout)))
 
 
 if __name__ == "__main__":

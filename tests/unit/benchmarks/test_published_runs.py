@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import published_runs as published
 import pytest
-import reproduce_llmd
 from published_runs import FIXED, OURS, PAGE, RULE, TAUGHT, Figures, Row
 
 from servingpool_simulation.hardware import EngineProfile
@@ -28,17 +27,13 @@ def test_a_slower_engine_shows_in_the_replay(monkeypatch: pytest.MonkeyPatch) ->
     usual = published.play(RUNS["2048/2048"], FIXED, 0)
 
     def slow(setup: published.Setup) -> EngineProfile:
-        return replace(reproduce_llmd.qwen3_32b_tp2(), kv_tokens=setup["kv_tokens"]).scaled(2.0)
+        return replace(published.qwen3_32b_tp2(), kv_tokens=setup["kv_tokens"]).scaled(2.0)
 
     monkeypatch.setattr(published, "engine", slow)
     assert published.play(RUNS["2048/2048"], FIXED, 0).p50 > 2.0 * usual.p50
 
 
 def test_the_loads_are_those_published() -> None:
-    ramp, known = published.load(RUNS["ramp"], RUNS["ramp"], 3), reproduce_llmd.published_load(3)
-    assert ramp.arrival == pytest.approx(known.arrival)
-    assert (ramp.prompt.tolist(), ramp.output.tolist()) == (known.prompt.tolist(), known.output.tolist())
-    assert ramp.duration == known.duration
     poisson = {name: published.load(run, run, 0) for name, run in RUNS.items() if name != "ramp"}
     assert {name: len(trace) for name, trace in poisson.items()} == {
         "8192/256": 2316,
