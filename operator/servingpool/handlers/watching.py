@@ -113,30 +113,20 @@ class Watches:
                 self._leave_out(namespace, error)
 
     async def _counts(self, namespace: str | None) -> dict[Scope, int]:
-        return {
-            (kind, namespace): count
-            for kind in self._see
-            if (count := await self._count_or_leave_out(kind, namespace)) is not None
-        }
-
-    async def _count_or_leave_out(self, kind: Kind, namespace: str | None) -> int | None:
-        """None where a kind of others cannot be listed, such as one whose conversion webhook is away."""
-        if kind[0] not in OF_OTHERS:
-            return await self._count(kind, namespace)
-        name = namespace or "", "all"
-        self._left_out.forget(kind[2], name)
-        try:
-            return await self._count(kind, namespace)
-        except Forbidden:
-            raise
-        except ClusterError as error:
-            log.warning("%s are left out until they can be listed; pools are served without: %s", kind[2], error)
-            self._left_out.note(kind[2], name, str(error))
-            return None
+        return {(kind, namespace): await self._count(kind, namespace) for kind in self._see}
 
     async def _count(self, kind: Kind, namespace: str | None) -> int:
-        seen = self._revision  # what a watch shows during the list may be newer than the list
-        found = await self._cluster.count(kind, namespace)
+        """0 where a kind of others cannot be listed, such as one whose conversion webhook is away."""
+        seen, name = self._revision, (namespace or "", "all")  # what a watch shows meanwhile may be newer than the list
+        try:
+            found = await self._cluster.count(kind, namespace)
+        except ClusterError as error:
+            if kind[0] not in OF_OTHERS or isinstance(error, Forbidden):
+                raise
+            log.warning("%s are left out until they can be listed; pools are served without: %s", kind[2], error)
+            self._left_out.note(kind[2], name, str(error))
+            return 0
+        self._left_out.forget(kind[2], name)
         if kind == OURS[0]:
             if 0 < found.revision < seen and not self._restored:
                 self._restored = True
@@ -239,8 +229,7 @@ class Watches:
         # ones, and only then all are listed: listing tens of thousands of pods each minute would be expensive.
         if not before and namespace is None and kind != OURS[0] and kind[0] not in OF_OTHERS:
             return
-        found = await self._count_or_leave_out(kind, namespace)
-        if found is None or found >= len(before):
+        if await self._count(kind, namespace) >= len(before):
             return
         exist = await self._cluster.uids(kind, namespace)
         deleted = {uid: shown.pop(uid) for uid in before - exist if uid in shown}

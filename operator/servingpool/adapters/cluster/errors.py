@@ -1,10 +1,17 @@
-"""The cluster's failures by kind, in our own words. Nothing above this layer sees a vendor's exception."""
+"""The API server's answers, decoded, and its failures by kind, in our own words.
+
+Nothing above this layer sees a vendor's exception. JSON is decoded whatever is stored there: what is nested deeper than
+anything that is read becomes null. A tenant may nest an object's `managedFields` as deep as the API server takes.
+Decoders of Python recurse, and refuse the whole list, or end the watch, that such an object is in.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from servingpool.adapters.cluster.decoding import loads
+import orjson
+
 from servingpool.catalogue.plain import plain
 
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, INVALID = 401, 403, 404, 409, 422
@@ -14,6 +21,11 @@ REFUSED, TROUBLE = 400, 500
 
 LONGEST_SAID = 400
 """Characters of an API server's message that are told. Webhooks and policies write them, too."""
+
+DEEPEST = 100
+"""Levels that are read. No field that anybody reads here is below the twentieth."""
+TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{\]}]', re.DOTALL)
+"""A text, or the beginning or the end of a list or an object."""
 
 
 class ClusterError(Exception):
@@ -162,3 +174,29 @@ def _object(body: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def loads(body: bytes) -> Any:
+    """The value in JSON. ValueError where it is no JSON."""
+    try:
+        found = orjson.loads(body)
+        orjson.dumps(found)  # TypeError beyond 254 levels: the depth at the speed of C, without recursion in Python
+    except (TypeError, ValueError):
+        return orjson.loads(_shallow(body))
+    return found
+
+
+def _shallow(body: bytes) -> bytes:
+    """The same JSON with null for each list and object below `DEEPEST`."""
+    parts: list[bytes] = []
+    depth = kept = 0
+    for found in TOKEN.finditer(body):
+        if found[0] in {b"[", b"{"}:
+            depth += 1
+            if depth == DEEPEST + 1:
+                parts += [body[kept : found.start()], b"null"]
+        elif found[0] in {b"]", b"}"}:
+            if depth == DEEPEST + 1:
+                kept = found.end()
+            depth -= 1
+    return b"".join([*parts, body[kept:]])

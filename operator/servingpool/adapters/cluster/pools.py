@@ -8,8 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Self
 
 from servingpool.adapters.cluster.api_server import TIMEOUT, ApiServer, answered, answering
-from servingpool.adapters.cluster.decoding import loads
-from servingpool.adapters.cluster.errors import REFUSED, ClusterError, Forbidden, NotFound, NotInstalled
+from servingpool.adapters.cluster.errors import REFUSED, ClusterError, Forbidden, NotFound, NotInstalled, loads
 from servingpool.adapters.cluster.kubeconfig import Login
 from servingpool.adapters.cluster.paths import JSON, MERGE_PATCH, path_of
 from servingpool.api.group import API_VERSION, PLURAL

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from servingpool.adapters.cluster.decoding import loads
+from servingpool.adapters.cluster.errors import loads
 from servingpool.adapters.cluster.kubeconfig import Login, acting
 
 OK, UNAUTHORIZED, GONE = 200, 401, 410
@@ -61,12 +61,10 @@ class _Authorized:
     async def _say(self, request: aiohttp.ClientRequest, refused: str | None = None) -> str | None:
         async with self._lock:
             now = time.monotonic()
-            if refused is not None and refused == self._value and now >= self._renewed + FRESH:
-                self._renewed = self._read = now
-                self._value = await asyncio.to_thread(self._login.authorization, anew=True)
-            elif now >= self._read + FRESH:
-                self._read = now
-                self._value = await asyncio.to_thread(self._login.authorization)
+            anew = refused is not None and refused == self._value and now >= self._renewed + FRESH
+            if anew or now >= self._read + FRESH:
+                self._read, self._renewed = now, now if anew else self._renewed
+                self._value = await asyncio.to_thread(self._login.authorization, anew=anew)
             if self._value is not None:
                 request.headers["Authorization"] = self._value
             return self._value
