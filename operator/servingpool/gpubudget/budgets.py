@@ -278,12 +278,11 @@ class Budgets:
         By pool, for that lasts: its targets may become others.
         """
         known = self.latest.get(budget.metadata.name)
-        left: Counter[Key] = Counter()
         if known is None:
             stored = BudgetStatus.found(self._cache.budgets[budget.metadata.name].get("status"))
-            left.update({(one.namespace, one.name): one.firm or 0 for one in stored.pools})
+            left = Counter({(one.namespace, one.name): one.firm or 0 for one in stored.pools})
         else:
-            left.update(known.firm)
+            left = known.firm
         found = {}
         for one, claim in zip(members, claims, strict=True):
             most = claim.held if claim.fixed else claim.least * claim.gpus

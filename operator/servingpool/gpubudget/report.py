@@ -94,10 +94,8 @@ def build(shared: Shared, problems: str | None, before: BudgetStatus, now: float
 
 
 def _pool(key: Key, priority: int, firm: int, mine: InBudget | None) -> BudgetedPool:
-    pool = BudgetedPool(namespace=key[0], name=key[1], priority=priority, firm=firm)
-    if mine is None:
-        return pool
-    return pool.model_copy(update={"held": mine.held, "due": mine.due, "wanted": mine.wanted})
+    figures = {} if mine is None else {"held": mine.held, "due": mine.due, "wanted": mine.wanted}
+    return BudgetedPool(namespace=key[0], name=key[1], priority=priority, firm=firm, **figures)
 
 
 def _counted(shared: Shared, problems: str | None, now: float) -> Condition:

@@ -388,20 +388,13 @@ def _limited(claim: Claim, grant: Grant, use: tuple[int, int], claims: Sequence[
     pair = [each for each in claims if each.pair == claim.pair] if claim.pair else []
     if pair and not any(deal.shares[each.pool] for each in pair):
         both = sum(min(each.gpus for each in pair if each.role == role) for role in {each.role for each in pair})
-        return replace(
-            grant,
-            detail=(
-                f"one replica each of prefill and decode takes {both} GPUs, and of {gpus} fewer are left for this pool"
-            ),
-        )
+        said = f"one replica each of prefill and decode takes {both} GPUs, and of {gpus} fewer are left for this pool"
+        return replace(grant, detail=said)
     surplus = {each.pool: each.held - deal.due(each) for each in others if each.gpus > 0 or each.fixed}
     if grant.most >= grant.share and not any(each.fixed and surplus[each.pool] > 0 for each in others):
         named = listed([each.pool for each in sorted(others, key=lambda each: (-each.held, each.pool))])
-        if not named:
-            return replace(grant, detail=f"{held} of {gpus} GPUs are in use, all by this pool")
-        return replace(grant, detail=f"{held} of {gpus} GPUs are in use, and of more use to {named}")
+        whose = f"and of more use to {named}" if named else "all by this pool"
+        return replace(grant, detail=f"{held} of {gpus} GPUs are in use, {whose}")
     owing = sorted((pool for pool in surplus if surplus[pool] > 0), key=lambda pool: (-surplus[pool], pool))
-    if not owing:
-        return replace(grant, detail=f"{held} of {gpus} GPUs are in use; waits for terminating pods")
-    said = f"{held} of {gpus} GPUs are in use; waits for GPUs of {listed(owing)}"
-    return replace(grant, waits_for=tuple(owing), detail=said)
+    what = f"GPUs of {listed(owing)}" if owing else "terminating pods"
+    return replace(grant, waits_for=tuple(owing), detail=f"{held} of {gpus} GPUs are in use; waits for {what}")
