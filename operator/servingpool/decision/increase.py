@@ -2,7 +2,8 @@
 
 The only place that knows what a lower reading means:
 
-- A restart: each counter that only a restart lowers is at most a quarter of what it was. All that it shows came since.
+- A restart, which is a counter reset: each counter that only a restart lowers is at most a quarter of what it was.
+  All that it shows came since.
 - Damage: a counter fell by less. That reading is left out, and the next one is compared with the one before it.
 
 A figure that is not known is NaN, not 0. A figure that was never known rises by nothing when it appears. A figure that

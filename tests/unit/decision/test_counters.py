@@ -84,14 +84,6 @@ def test_the_next_scrape_makes_up_for_a_lost_one() -> None:
     assert (back.covered, back.sums[Column.TTFT_COUNT]) == (30.0, 60.0)
 
 
-def test_the_same_sample_seen_twice_counts_once() -> None:
-    first = compared(observed(sample("r0", 0.0, requests(10.0)), ready=1), {})
-    second = compared(observed(sample("r0", 15.0, requests(40.0)), ready=1), first.samples)
-    again = compared(observed(sample("r0", 15.0, requests(40.0)), ready=1), second.samples)
-    assert second.sums[Column.TTFT_COUNT] == 30.0
-    assert (again.covered, again.sums[Column.TTFT_COUNT]) == (0.0, 0.0)
-
-
 def test_a_difference_over_an_outage_does_not_count() -> None:
     first = compared(observed(sample("r0", 0.0, requests(10.0)), ready=1), {})
     back = compared(observed(sample("r0", DEFAULT.longest_gap + 1.0, requests(9e4)), ready=1), first.samples)
@@ -106,12 +98,6 @@ def test_a_sample_without_its_histogram_is_not_read_as_idle() -> None:
     assert whole.sums[Column.TTFT_COUNT] == 40.0
 
 
-def test_a_queue_is_scaled_up_for_replicas_without_a_sample() -> None:
-    seen = compared(observed(sample("r0", 0.0, requests(1.0), waiting=6.0), ready=3), {})
-    assert seen.waiting == pytest.approx(18.0)
-    assert seen.coverage == pytest.approx(1 / 3)
-
-
 def test_for_a_replica_without_a_sample_its_last_queue_counts() -> None:
     before = compared(
         observed(sample("r0", 0.0, requests(1.0)), sample("r1", 0.0, requests(1.0), waiting=50.0), ready=2), {}
@@ -120,31 +106,6 @@ def test_for_a_replica_without_a_sample_its_last_queue_counts() -> None:
     assert compared(idle, before.samples).waiting == 50.0
     later = observed(sample("r0", DEFAULT.longest_gap + 1.0, requests(1.0), waiting=4.0), ready=2)
     assert compared(later, before.samples).waiting == 8.0
-
-
-def test_a_replica_that_has_just_turned_ready_has_no_queue_yet() -> None:
-    seen = observed(sample("r0", 0.0, requests(1.0), waiting=3000.0), ready=1)
-    young = tuple(Replica(f"new-{index}", age=100.0, ready_for=10.0) for index in range(7))
-    assert compared(replace(seen, ready=(*seen.ready, *young)), {}).waiting == 3000.0
-
-
-def test_a_queue_grows_by_the_difference_of_the_same_replicas_samples() -> None:
-    first = compared(observed(sample("r0", 0.0, requests(1.0), waiting=100.0), ready=1), {})
-    other = sample("r1", 15.0, requests(9.0), waiting=9.0)
-    second = compared(observed(sample("r0", 15.0, requests(1.0), waiting=70.0), other, ready=2), first.samples)
-    assert second.sums[Column.QUEUED] == -30.0
-
-
-def test_growth_of_a_queue_that_was_not_shown_counts_afterwards() -> None:
-    first = compared(observed(sample("r0", 0.0, requests(1.0), waiting=100.0), ready=1), {})
-    unread = replace(sample("r0", 15.0, requests(1.0)), waiting=Unknown("NaN"))
-    second = compared(observed(unread, ready=1), first.samples)
-    third = compared(observed(sample("r0", 30.0, requests(1.0), waiting=170.0), ready=1), second.samples)
-    assert (second.sums[Column.QUEUED], third.sums[Column.QUEUED]) == (0.0, 70.0)
-    assert (second.waiting, second.queues) == (Unknown("NaN"), ())
-    later = sample("r0", DEFAULT.longest_gap + 10.0, requests(1.0), waiting=900.0)
-    stale = {"r0": replace(second.samples["r0"], at=DEFAULT.longest_gap)}
-    assert compared(observed(later, ready=1), stale).sums[Column.QUEUED] == 0.0
 
 
 def test_a_restart_drops_the_queue_of_before() -> None:

@@ -315,19 +315,6 @@ def test_a_histogram_that_is_dropped_while_requests_run_is_missing_and_not_empty
 class TestQueues:
     """How long requests wait, from the length of a queue and a count."""
 
-    def test_the_next_request_joined_when_as_many_had_joined_as_have_left_now(self) -> None:
-        line = queue(None, at=0.0, requests=0.0, left=100.0)
-        line = queue(line, at=10.0, requests=20.0, left=110.0)
-        assert line.wait == pytest.approx(10.0 * 2.0 / 3.0), "30 came in ten seconds, a third of them has left"
-        line = queue(line, at=20.0, requests=10.0, left=120.0)
-        assert line.wait == pytest.approx(10.0 + 10.0 / 3.0)
-        assert queue(line, at=30.0, requests=0.0, left=130.0).wait == 0.0
-
-    def test_requests_of_the_first_observed_queue_have_waited_at_least_since_then(self) -> None:
-        first = queue(None, at=0.0, requests=50.0, left=1_000.0)
-        assert first.wait == 0.0
-        assert queue(first, at=30.0, requests=40.0, left=1_010.0).wait == 30.0
-
     def test_a_request_on_its_way_into_a_batch_with_room_does_not_wait(self) -> None:
         line = queue(None, at=0.0, requests=0.0, left=10.0)
         assert queue(line, at=15.0, requests=1.0, left=13.0, room=True).wait == 0.0

@@ -22,21 +22,6 @@ def test_counts_of_a_damaged_sample_are_split_without_an_error() -> None:
     assert late_share_of_straddling(LatencyCount(0.0, 1.0, 1e17), (1.0, 2.5), 2.0) == 0.5
 
 
-@pytest.mark.parametrize(
-    ("mean", "late"),
-    # Of a log-normal around the mean, by a table of the normal distribution; a mean outside the bucket counts as its end.
-    [(0.012, 0.004), (0.020, 0.392), (0.024, 0.663), (0.080, 0.713), (0.0, 0.0)],
-)
-def test_the_mean_tells_a_fleet_at_12_ms_from_one_at_24_ms_inside_one_wide_bucket(mean: float, late: float) -> None:
-    assert late_share_by_mean(mean, (0.010, 0.025), 0.020) == pytest.approx(late, abs=0.001)
-
-
-def test_a_higher_mean_never_means_fewer_late_requests() -> None:
-    shares = [late_share_by_mean(0.001 * milliseconds, (0.0, 0.025), 0.020) for milliseconds in range(100)]
-    assert shares == sorted(shares)
-    assert 0.0 <= shares[0] <= shares[-1] <= 1.0
-
-
 def test_a_bound_beyond_the_last_bucket_and_a_bucket_that_is_gone_have_no_mean_to_go_by() -> None:
     assert late_share_by_mean(0.012, (0.010, float("inf")), 0.020) == 1.0
     assert late_share_by_mean(0.012, (0.020, 0.020), 0.020) == 0.5

@@ -11,8 +11,7 @@ from servingpool.decision.engine import Rates, StepTime
 from servingpool.decision.learn.kinds import ColdStart
 from servingpool.decision.learn.memory import PastLoads
 from servingpool.decision.need.planning import backlog
-from servingpool.decision.observation import NOT_EXPOSED, Histogram, Reading, Replica, Unknown
-from servingpool.decision.observe.latency import Tail
+from servingpool.decision.observation import NOT_EXPOSED, Reading, Replica, Unknown
 from servingpool.decision.pool import Pool, Slo
 
 SLO = Slo(time_to_first_token=2.0, time_per_output_token=0.1)
@@ -49,15 +48,6 @@ def test_the_highest_load_of_each_five_minutes_is_kept_for_two_hours() -> None:
     assert past.highest(7_340.0, replace(step, per_request=0.5)) == 2.0
     assert past.highest(7_900.0, step) == 0.5
     assert past.highest(1e9, step) == 0.0
-
-
-def test_percentiles_interpolate_and_never_go_past_the_last_bucket() -> None:
-    empty = Histogram((1.0, 2.0), (0.0, 0.0), 0.0, 0.0)
-    tail = Tail().update({"a": empty}, elapsed=15.0, memory=300.0)
-    tail = tail.update({"a": Histogram((1.0, 2.0), (50.0, 90.0), 120.0, 100.0)}, elapsed=15.0, memory=300.0)
-    assert tail.at(0.7) == pytest.approx(1.5)
-    assert tail.at(0.99) == 2.0
-    assert isinstance(Tail().at(0.95), Unknown)
 
 
 @pytest.mark.parametrize(

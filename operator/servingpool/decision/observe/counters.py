@@ -187,18 +187,6 @@ class _Intervals(NamedTuple):
     begins for each that ends, so the increases are equal anyway."""
 
 
-class _Compared(NamedTuple):
-    """What a table says, compared with the samples before."""
-
-    intervals: _Intervals
-    samples: dict[str, Sample]
-    """By replica, to compare the next samples with."""
-    damaged: dict[str, str]
-    """Why a sample is left out, or a gauge of it, by replica."""
-    left_out: int
-    """Samples that are left out."""
-
-
 def diff_counters(
     observation: Observation, pool: Pool, last: Last = NOTHING_LAST, known: Usual = NOTHING_USUAL
 ) -> CounterDelta:
@@ -217,6 +205,7 @@ def diff_counters(
     hung = {one.replica for one in standing}
     moving = np.array([one.replica not in hung for one in table.metrics], bool)
     running, waiting = (table.gauges * moving[:, None]).T
+    targets = np.array([ready[one.replica].target for one in table.metrics], object)
     queues = _queues(table.metrics, waiting, observation.ready, last.samples, params.longest_gap)
     scraped_at = max((one.scraped_at for one in table.metrics), default=None)
     passed = float(sums[Column.BEGUN]) + grown
@@ -228,12 +217,10 @@ def diff_counters(
         sums=(*sums.tolist(), grown, *late, *first_tokens),
         covered=float(found.seconds @ np.array([one.weight for one in found.replicas])),
         engines={
-            target: _engine(target, found, waits, observation, pool, short=known.short)._replace(
-                most_running=_most_running(target, running, table.metrics, ready)
-            )
+            target: _engine(target, found, waits, running[targets == target], observation, pool, short=known.short)
             for target in {replica.target: None for replica in observation.ready}
         },
-        waits=_told(found.increase, waits),
+        waits=waits.told,
         queue_excluded=any(_shows_no_wait(one, slo.time_to_first_token) for one in table.metrics),
         standing=standing,
         running=_gauge([one.running for one in table.metrics], running, len(ready)),
@@ -294,10 +281,13 @@ def _table(
     return _Table(metrics, gauges, figures, now, before, was, seconds, restarted, fell, doubts, missing)
 
 
-def _compared(table: _Table, ready: Mapping[str, Replica], pool: Pool, known: Usual) -> _Compared:
+def _compared(
+    table: _Table, ready: Mapping[str, Replica], pool: Pool, known: Usual
+) -> tuple[_Intervals, dict[str, Sample], dict[str, str], int]:
     """The intervals since the samples before. After a counter reset all that an engine counts came since.
 
     A sample that cannot be compared, and an outlier, are left out, and the next one is compared with the one before.
+    Also the samples to compare the next ones with, why one or a gauge of it is left out, by replica, and how many are.
     """
     recent, restarted = table.seconds <= pool.params.longest_gap, table.restarted
     before, was, seconds, damaged = list(table.before), table.was.copy(), table.seconds.copy(), dict(table.damaged)
@@ -334,7 +324,7 @@ def _compared(table: _Table, ready: Mapping[str, Replica], pool: Pool, known: Us
         restarted[rows],
         (was[rows, Column.BEGUN] == was[rows, Column.TTFT_COUNT]) & at_once[rows],
     )
-    return _Compared(found, samples, damaged, int(out.sum()))
+    return found, samples, damaged, int(out.sum())
 
 
 def _whole(
@@ -364,8 +354,8 @@ class _Waits(NamedTuple):
 
     begin: Floats
     end: Floats
-    told: Flags
-    """Whether the TTFT histogram may tell of the wait: counted at the first token, by the same engine."""
+    told: tuple[Wait, ...]
+    """Waits of which the TTFT histogram tells: counted at the first token, by the same engine."""
 
 
 def _waits(found: _Intervals, gateways: tuple[Queue | None, Queue | None], bound: float | None) -> _Waits:
@@ -378,14 +368,10 @@ def _waits(found: _Intervals, gateways: tuple[Queue | None, Queue | None], bound
     begin, end = (each * anew[:, None] + [_wait(one) for one in at_gateway]).T
     tells = found.at_once & ~found.restarted & (anew & ~hidden if at_gateway[1] is None else anew | hidden)
     shows = np.array([not _shows_no_wait(one, bound) for one in found.metrics], bool)
-    return _Waits(begin, end, tells & shows)
-
-
-def _told(increase: Floats, waits: _Waits) -> tuple[Wait, ...]:
-    """The waits of which a TTFT histogram tells."""
-    rows = waits.told & (increase[:, Column.BEGUN] > 0.0)
-    begun, spent = increase[rows][:, [Column.BEGUN, Column.TTFT_SUM]].T
-    return tuple(map(Wait._make, np.column_stack((begun, waits.begin[rows], waits.end[rows], spent / begun)).tolist()))
+    rows = tells & shows & (found.increase[:, Column.BEGUN] > 0.0)
+    begun, spent = found.increase[rows][:, [Column.BEGUN, Column.TTFT_SUM]].T
+    told = np.column_stack((begun, begin[rows], end[rows], spent / begun)).tolist()
+    return _Waits(begin, end, tuple(map(Wait._make, told)))
 
 
 def _late_by_queue(
@@ -425,7 +411,7 @@ def _growth(found: _Intervals, longest_gap: float) -> float:
 
 
 def _engine(
-    target: str, found: _Intervals, waits: _Waits, observation: Observation, pool: Pool, *, short: bool
+    target: str, found: _Intervals, waits: _Waits, running: Floats, observation: Observation, pool: Pool, *, short: bool
 ) -> EngineDelta:
     """The work of one target's engines, from the waits of all replicas at both ends."""
     own = np.array([replica.target == target for replica in found.replicas], bool)
@@ -447,6 +433,7 @@ def _engine(
         prefills=tuple(costs),
         # Of metered engines only requests beyond the room of all replicas wait, so that none of them has any.
         full=tuple(_full(found, place, metered=observation.metered) for place in np.flatnonzero(full).tolist()),
+        most_running=float(np.fmax.reduce(running, initial=0.0)),
     )
 
 
@@ -512,13 +499,6 @@ def _gauge(readings: list[Reading], figures: Floats, ready: int) -> Reading:
     if not len(known):
         return readings[0] if readings and isinstance(readings[0], Unknown) else Unknown("no replica was read")
     return float(known.sum()) * ready / len(known)
-
-
-def _most_running(
-    target: str, running: Floats, serving: Sequence[ReplicaMetrics], ready: Mapping[str, Replica]
-) -> float:
-    own = [ready[one.replica].target == target for one in serving]
-    return float(np.fmax.reduce(running, where=own, initial=0.0))
 
 
 def _queues(

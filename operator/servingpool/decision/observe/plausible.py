@@ -1,4 +1,4 @@
-"""Whether one replica can have counted these figures between two scrapes.
+"""Outliers: whether one replica can have counted these figures between two scrapes. Detects no other anomaly.
 
 One damaged figure in one scrape, such as 10^12 prompt tokens or a queue of 2^64 - 1, ordered the whole max for hours.
 An engine's figures move together: who begins requests counts their prompts, who generates tokens counts their steps.
