@@ -14,7 +14,6 @@ EQUIPMENT: Final = (
     "integration/test_control_plane.py",
     "integration/test_emulator.py",
     "integration/test_lab.py",
-    "integration/test_one_for_all.py",
     "integration/test_processes.py",
     "unit/benchmarks",
     "unit/lab",

@@ -307,32 +307,3 @@ def _labels(value: Any) -> Iterator[str]:
             if key in {"labels", "matchLabels", "selector"} and isinstance(each, dict):
                 yield from (one for one in each.values() if isinstance(one, str))
             yield from _labels(each)
-
-
-# Helm replaces a list as a whole: who sets one key of a backend sets them all.
-BACKEND = "backends[0].name=a,backends[0].url=http://p"
-TOKEN = "backends[0].bearerToken.secret.name=t,backends[0].bearerToken.secret.key=k"
-PASSWORD = "backends[0].basicAuth.passwordSecret.name=p,backends[0].basicAuth.passwordSecret.key=k"
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ("replica=3", "'replica' not allowed"),
-        ("replicas=-1", "at '/replicas'"),
-        ("interval=fast", "at '/interval'"),
-        ("image.pullPolicy=Sometimes", "at '/image/pullPolicy'"),
-        ("watchNamespaces={Team A}", "at '/watchNamespaces/0'"),
-        ("backends[0].name=a", "missing property 'url'"),
-        ("backends[0].name=A,backends[0].url=http://p", "at '/backends/0/name'"),
-        ("backends[0].name=a,backends[0].url=http://me:secret@p", "at '/backends/0/url'"),
-        (f"{BACKEND},backends[0].bearerToken=secret", "at '/backends/0/bearerToken'"),
-        (f"{BACKEND},backends[0].basicAuth.username=u,{PASSWORD},{TOKEN}", "at '/backends/0': 'not' failed"),
-        ("engines.acme=vllm", "at '/engines/acme'"),
-        ("serviceAccount.create=false", "serviceAccount.name: needed"),
-    ],
-)
-def test_wrong_values_are_refused_by_name(helm: Helm, wrong: str, says: str) -> None:
-    done = helm("template", OPERATOR, CHART, f"--set={wrong}")
-    assert done.returncode != 0
-    assert says in done.stderr

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from servingpool_lab import kwok
-from servingpool_lab.api_client import ApiClient, ApiError
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
@@ -191,91 +190,6 @@ def test_a_restart_of_the_api_server_keeps_objects_and_the_cluster_goes_on(
     assert ready(control_plane, namespace) == before
     scale(control_plane, namespace, 2)
     wait_ready(control_plane, namespace, 2)
-
-
-def test_a_service_account_may_do_what_rbac_grants_it_and_no_more(control_plane: ControlPlane, namespace: str) -> None:
-    account = {"name": "operator", "namespace": namespace}
-    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
-    api_group = "rbac.authorization.k8s.io"
-    control_plane.apply(
-        [
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account},
-            {"apiVersion": f"{api_group}/v1", "kind": "Role", "metadata": account, "rules": rules},
-        ]
-    )
-    path = control_plane.service_account_kubeconfig(namespace, "operator")
-    operator = ApiClient.of(path)
-    with pytest.raises(ApiError, match="forbidden"):
-        operator.items(f"/api/v1/namespaces/{namespace}/pods")
-    control_plane.apply(
-        {
-            "apiVersion": f"{api_group}/v1",
-            "kind": "RoleBinding",
-            "metadata": account,
-            "roleRef": {"apiGroup": api_group, "kind": "Role", "name": "operator"},
-            "subjects": [{"kind": "ServiceAccount", **account}],
-        }
-    )
-
-    def may_list() -> bool:
-        try:
-            operator.items(f"/api/v1/namespaces/{namespace}/pods")
-        except ApiError:
-            return False
-        return True
-
-    wait_until(may_list, PATIENCE, "the binding takes effect")
-    with pytest.raises(ApiError, match="forbidden"):
-        operator.items(f"/api/v1/namespaces/{namespace}/secrets")
-
-
-def test_a_kind_can_be_used_as_soon_as_its_definition_is_applied(control_plane: ControlPlane, namespace: str) -> None:
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    definition = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "probes.lab.servingpool.dev"},
-        "spec": {
-            "group": "lab.servingpool.dev",
-            "scope": "Namespaced",
-            "names": {"plural": "probes", "kind": "Probe"},
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
-        },
-    }
-    probe = {
-        "apiVersion": "lab.servingpool.dev/v1",
-        "kind": "Probe",
-        "metadata": {"name": "first", "namespace": namespace},
-        "spec": {"answer": 42},
-    }
-    stored = control_plane.apply([definition, probe])[1]
-    assert stored["spec"] == {"answer": 42}
-
-
-def test_prometheus_finds_ready_pods_and_scrapes_each_at_its_own_path(
-    control_plane: ControlPlane, prometheus: Prometheus, pod_metrics: PodMetrics, namespace: str
-) -> None:
-    scraped = {kwok.LOAD_SECONDS_ANNOTATION: "0", "prometheus.io/scrape": "true"}
-    loading = {kwok.NEVER_READY_ANNOTATION: "true", "prometheus.io/scrape": "true"}
-    control_plane.apply(deployment(namespace, replicas=2, annotations=scraped))
-    unready = deployment(namespace, replicas=1, annotations=loading)
-    unready["metadata"]["name"] = "unready"
-    unready["spec"]["selector"]["matchLabels"] = {"app": "unready"}
-    unready["spec"]["template"]["metadata"]["labels"] = {"app": "unready"}
-    control_plane.apply(unready)
-    wait_ready(control_plane, namespace, 2)
-    names = sorted(ready(control_plane, namespace))
-    for number, name in enumerate(names):
-        pod_metrics[namespace, name] = f"vllm:num_requests_running {number}\n"
-
-    query = f'vllm:num_requests_running{{namespace="{namespace}"}}'
-    # Where the API server was restarted before, discovery looks again up to half a minute later.
-    wait_until(lambda: len(prometheus.query(query)) == 2, PATIENCE, "samples of two pods", 0.2)
-    values = {s["metric"]["pod"]: s["value"][1] for s in prometheus.query(query)}
-    assert values == {name: str(number) for number, name in enumerate(names)}
-    targets = [t for t in prometheus.targets() if t["labels"]["namespace"] == namespace]
-    # Two ports each, yet one target each; none for the pod that is not ready.
-    assert sorted(t["labels"]["pod"] for t in targets) == names
 
 
 def test_prometheus_answers_with_its_old_samples_after_a_restart(
