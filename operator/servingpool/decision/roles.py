@@ -84,9 +84,7 @@ def of_decode(observation: Observation) -> Observation:
 
 
 def joined(stages: Sequence[Decision]) -> Decision:
-    """The pool's decision: that of its only stage, or both stages' with the figures of the clients and all replicas."""
-    if len(stages) == 1:
-        return stages[0]
+    """The decision on both stages, with the figures of the clients and of all replicas."""
     prefill, decode = stages
     parts = (*prefill.parts, *decode.parts)
     warnings = [f"{role}: {each.warning}" for role, each in _both(prefill, decode) if each.warning is not None]

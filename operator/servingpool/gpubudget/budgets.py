@@ -136,8 +136,7 @@ class Budgets:
 
         `owned`: for each pool, who owns each of its targets. `now` is Unix time in seconds.
         """
-        budgets = self._membership.read()
-        if not budgets:
+        if not self._cache.budgets or not self._membership.read():
             return list(plans)
         touched: set[str] = set()
         for plan in plans:

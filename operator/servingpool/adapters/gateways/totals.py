@@ -113,6 +113,9 @@ class GatewayReader:
     def completed(self, pool: ServingPool, observation: Observation, limit: float, now: float) -> Observation:
         """The observation with the gateway's figures in place of the engines'; see `completed`."""
         key = pool.key, pool.metadata.uid, pool.spec.model, pool.spec.target_names
+        alone = not observation.metered and isinstance(observation.gateway.arrivals, Unknown)
+        if alone and key not in self._completing:
+            return observation
         before = self._completing.get(key, NOTHING)
         observation, after = completed(observation, limit, before, now)
         if after != before:

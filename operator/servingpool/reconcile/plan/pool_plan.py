@@ -175,7 +175,7 @@ def plan_pool(
         StagePlan(one, found.decision, was.pool, found.memory, found.memory if backfilled else was.memory, found.beside)
         for one, was, found in zip(seen.stages, asked, outcomes, strict=True)
     )
-    decision = joined([one.decision for one in stages])
+    decision = stages[0].decision if len(stages) == 1 else joined([one.decision for one in stages])
     actions = actions_of(seen, decision) if permission.act else ()
     gpus = {one.name: one.gpus for one in seen.targets}
     expense = expense_of(seen.pool, seen.observation, decision.figures, gpus, prices)
@@ -187,7 +187,7 @@ def with_decisions(plan: PoolPlan, decisions: Sequence[Decision]) -> PoolPlan:
     if all(new is one.decision for one, new in zip(plan.stages, decisions, strict=True)):
         return plan
     stages = tuple(replace(one, decision=new) for one, new in zip(plan.stages, decisions, strict=True))
-    decision = joined(decisions)
+    decision = decisions[0] if len(decisions) == 1 else joined(decisions)
     return replace(plan, stages=stages, decision=decision, actions=actions_of(plan.seen, decision))
 
 
@@ -255,7 +255,7 @@ def core_pool(
     `metered`: its engines export nothing, so TTFT is measured at the gateway in any case.
     """
     spec = pool.spec
-    windows = () if during is None else occurrences(spec.schedules, *during)
+    windows = occurrences(spec.schedules, *during) if spec.schedules and during is not None else ()
     return Pool(
         slo=Slo(
             time_to_first_token=spec.slo.time_to_first_token,
