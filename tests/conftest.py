@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from servingpool.cli.logs import QUIET
 
@@ -20,6 +21,8 @@ from .unit import fuzzing
 ROOT = Path(__file__).parents[1]
 SLOWEST = 25
 """So many files are listed with their seconds."""
+settings.register_profile("virtual time", deadline=None)
+settings.load_profile("virtual time")
 OTHER_BACKENDS = ("thanos", "victoria-metrics", "victoria-metrics-scraping")
 
 

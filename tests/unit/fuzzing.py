@@ -31,7 +31,7 @@ def number(share: float) -> int:
 def fuzzed(share: float) -> Callable[[Test], Test]:
     """Above `@given`: so many times as many examples as there are in general, counted."""
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
-    chosen = settings(max_examples=number(share), deadline=None, suppress_health_check=slow)
+    chosen = settings(max_examples=number(share), suppress_health_check=slow)
 
     def decorate(test: Test) -> Test:
         inner: Test = test.hypothesis.inner_test  # type: ignore[attr-defined]

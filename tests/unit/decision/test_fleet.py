@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from servingpool.catalogue.limits import LimitName
@@ -176,7 +176,6 @@ def fleets(draw: st.DrawFn) -> Fleet:
     return fleet(*lines, least=max(1, bases), most=max(1, sum(one.most for one in lines)))
 
 
-@settings(deadline=None)
 @given(fleets(), st.floats(0.0, 12.0), st.booleans(), st.booleans())
 def test_whatever_stands_each_target_keeps_its_bounds_and_ready_capacity_that_is_needed_stays(
     some: Fleet, need: float, move: bool, trial: bool
@@ -189,7 +188,6 @@ def test_whatever_stands_each_target_keeps_its_bounds_and_ready_capacity_that_is
     assert left >= min(need, served) * ENOUGH
 
 
-@settings(deadline=None)
 @given(fleets(), st.floats(0.1, 12.0))
 def test_what_was_ordered_is_not_ordered_otherwise_at_the_next_look(some: Fleet, need: float) -> None:
     """Once all is Ready the answer is one that stays: nothing swings between two mixes."""

@@ -70,7 +70,7 @@ def test_a_belief_blocks_nothing_once_few_requests_miss() -> None:
     assert limited(evidence((0.25, 0.2, 40)), missed=0.01, replicas=4).replicas == 4.0
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     engine=st.builds(
         StepTime,

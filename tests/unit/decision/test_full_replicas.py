@@ -267,7 +267,7 @@ def test_a_pool_whose_queue_is_not_shown_is_never_called_idle() -> None:
         assert "no request in the last" not in fleet.tick(0.0).decision.reason
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.tuples(st.sampled_from([0.1, 0.5, 1.5, 3.0, 6.0, 12.0]), st.integers(2, 12)), min_size=2, max_size=6)
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import product
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from servingpool.decision.decision import ENOUGH
@@ -26,7 +26,6 @@ def offers(draw: st.DrawFn) -> tuple[Offer, ...]:
     return tuple(found)
 
 
-@settings(deadline=None)
 @given(offers(), st.floats(0.0, 12.0))
 def test_no_other_mix_of_that_capacity_is_cheaper(some: tuple[Offer, ...], need: float) -> None:
     mix = cheapest_mix(some, need)
@@ -40,7 +39,6 @@ def test_no_other_mix_of_that_capacity_is_cheaper(some: tuple[Offer, ...], need:
     assert price(some, mix) <= best * (1.0 + 1e-6)
 
 
-@settings(deadline=None)
 @given(offers(), st.floats(1.0, 12.0))
 def test_more_capacity_costs_more_and_none_is_weighed_that_costs_no_less(some: tuple[Offer, ...], last: float) -> None:
     capacities, prices = Frontier(some).upto(last)
@@ -49,7 +47,6 @@ def test_more_capacity_costs_more_and_none_is_weighed_that_costs_no_less(some: t
     assert (prices[1:] > prices[:-1]).all()
 
 
-@settings(deadline=None)
 @given(offers(), st.floats(1.0, 12.0))
 def test_what_is_weighed_costs_as_little_as_any_mix_of_its_capacity(some: tuple[Offer, ...], last: float) -> None:
     capacities, prices, _ = front(some, last)

@@ -146,7 +146,7 @@ def test_so_it_is_in_a_pool_of_a_request_a_minute_that_knows_nothing_usual(figur
     assert max(one.decision.replicas for one in [*found, *world.run(0.015, 5)]) <= 2
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(figure=st.sampled_from(FIGURES), power=st.floats(0.0, 19.0))
 def test_so_it_is_whatever_the_figure_is_raised_by(figure: str, power: float) -> None:
     assert max(excess(fleet(figure, lambda held: held + 10.0**power, minutes=8.0))) <= 2

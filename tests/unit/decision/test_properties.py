@@ -145,7 +145,7 @@ def curves(draw) -> Curve:
     return curve.posterior(expected_knee=0.6, highest_knee=0.8, shape=ESTIMATED, params=DEFAULT)
 
 
-@settings(max_examples=HALF, deadline=None)
+@settings(max_examples=HALF)
 @given(
     curve=curves(),
     demands=st.lists(st.tuples(st.floats(0.0, 30.0), st.floats(1e-3, 1.0)), min_size=1, max_size=40),
@@ -167,7 +167,7 @@ def test_at_the_same_penalty_more_demand_never_needs_fewer_replicas(curve, deman
     assert need(more) >= need(0.0) - (0.0 if need(more) <= costs.SIZES else math.ceil(0.02 * need(more)))
 
 
-@settings(max_examples=HALF, deadline=None)
+@settings(max_examples=HALF)
 @given(
     pairs=st.lists(st.tuples(*[st.floats(0.0, 1e4)] * 3), max_size=KEPT),
     mean=st.floats(0.0, 1e4),
@@ -186,7 +186,7 @@ def test_an_outlook_is_a_distribution_of_finite_demands(pairs, mean, initial, le
     assert 0.0 <= outlook.expected[0] <= mean + usual + level
 
 
-@settings(max_examples=HALF, deadline=None)
+@settings(max_examples=HALF)
 @given(
     evidence=st.lists(st.tuples(st.floats(0.03, 2.0), st.floats(0, 1)), max_size=40),
     expected=st.floats(0.06, 1.0),

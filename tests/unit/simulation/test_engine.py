@@ -150,7 +150,7 @@ requests = st.lists(st.tuples(st.floats(0, 3), st.integers(1, 2500), st.integers
 
 
 @pytest.mark.parametrize("profile", [SMALL, ODD], ids=["an engine as usual", "every oddity at once"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(requests=requests, looks=st.lists(st.floats(0, 20), max_size=30))
 def test_nothing_is_lost_and_looking_changes_nothing(
     profile: EngineProfile, requests: list[tuple[float, int, int]], looks: list[float]

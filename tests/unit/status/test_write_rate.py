@@ -83,7 +83,7 @@ class Crowd:
         return status.model_copy(update={"conditions": updated(status.conditions, [told])})
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.integers(0, 2**32), st.integers(1, 40), st.sampled_from([0.0, 0.05, 0.5, 1.0]))
 def test_no_load_writes_more_than_the_limit_and_no_change_waits_for_ever(
     seed: int, pools: int, conditions: float
