@@ -52,10 +52,10 @@ def test_a_scale_whose_answer_is_lost_is_still_reported(monkeypatch: pytest.Monk
         trouble.setattr(world, "scale", hangs(world.scale, 60.0))
         tick(world)
     assert world.services["vllm"].set_by == FIELD_MANAGER, "it was done"
-    for _ in range(240):
+    for _ in range(20):
         tick(world)
     assert world.status()["replicas"] == 2
-    assert world.status().get("lastScaleTime"), "an hour later nothing says that the operator has scaled"
+    assert world.status().get("lastScaleTime"), "minutes later nothing says that the operator has scaled"
 
 
 @pytest.mark.parametrize("amid", ["scale", "post_event"])
@@ -73,7 +73,7 @@ def test_a_scale_is_reported_even_if_the_tick_ends_before_the_answer(
         tick(world)
     assert [after for _, _, after in world.writes.scales] == [2]
     assert world.services["vllm"].set_by == FIELD_MANAGER, "it was done"
-    for _ in range(240):
+    for _ in range(20):
         tick(world)
     assert world.status()["replicas"] == 2
     assert world.status().get("lastScaleTime"), "nothing says that the operator has scaled"

@@ -257,7 +257,7 @@ class TestTargetsThatMayNotBeScaled:
 def test_recommended_is_each_mix_once_though_the_sum_stays_the_same() -> None:
     world = MixedCluster(fixed=4)
     world.pool(mode="Recommend")
-    world.step(minutes=40)
+    world.step(minutes=25)
     told = [message for _, _, reason, message in world.writes.events if reason == "Recommended"]
     assert told
     assert len(told) == len(set(told))

@@ -103,7 +103,7 @@ def test_a_status_of_unknown_state_is_overwritten_completely(monkeypatch: pytest
     meant = world.state().status.to_dict()
     assert "need" not in meant["lastDecision"]
     assert world.status()["lastDecision"].keys() - meant["lastDecision"].keys() == set()
-    world.step(minutes=40)
+    world.step(minutes=12)
     assert world.status()["lastDecision"].keys() - world.state().status.to_dict()["lastDecision"].keys() == set()
 
 

@@ -165,7 +165,7 @@ def test_a_budget_in_any_form_ends_no_tick() -> None:
 
 def test_a_profile_in_any_form_costs_itself_alone() -> None:
     world = two()
-    world.step(minutes=40)
+    world.step(minutes=20)
     kept = copy.deepcopy(world.cache.pools["chat", "bad"])
     assert kept["status"]["profile"]
     fields = [path for path in paths(kept) if path[0] == "status"]
@@ -215,12 +215,12 @@ def test_nothing_is_removed_because_a_pod_cannot_be_read() -> None:
     """Its share of the load is not seen where its samples are not, and would be missed."""
     world = two()
     world.services["bad"].rate = 24.0
-    world.step(minutes=30)
+    world.step(minutes=20)
     before = len(world.services["bad"].engines)
     assert before > 2
     world.kind, world.path, world.value = "pod", ("status", "conditions"), 7
     world.hidden |= {engine.name for engine in world.services["bad"].engines[1:]}
-    world.step(minutes=30)
+    world.step(minutes=15)
     assert len(world.services["bad"].engines) >= before
 
 

@@ -63,20 +63,20 @@ class Behind(FakeCluster):
         return service.replicas
 
     def to_zero(self) -> None:
-        self.go(20.0, 40)
+        self.go(20.0, 25)
         self.go(0.0, 16)
         assert self.replicas == 0
 
 
 def busy() -> Behind:
-    """A pool that has served for 40 minutes."""
+    """A pool that has served for 25 minutes."""
 
     def begun() -> Behind:
         world = Behind()
-        world.go(20.0, 40)
+        world.go(20.0, 25)
         return world
 
-    return kept("a pool behind a router, after 40 busy minutes", begun)
+    return kept("a pool behind a router, after 25 busy minutes", begun)
 
 
 def asleep() -> Behind:
@@ -143,7 +143,7 @@ def test_a_pool_that_never_goes_to_zero_has_no_such_condition_any_more() -> None
     world.pool(metrics={"gateway": GATEWAY}, targets=[{"name": "vllm", "min": 1, "max": 8}])
     world.step()
     assert "ZeroReady" not in {one["type"] for one in world.status()["conditions"]}
-    world.go(0.0, 60)
+    world.go(0.0, 30)
     assert world.replicas == 1
 
 
@@ -160,7 +160,7 @@ def test_a_gateway_inside_the_pools_own_pods_is_no_source_of_demand() -> None:
 def test_a_gateway_that_is_not_known_to_show_anything_at_zero_keeps_one_replica() -> None:
     world = Behind({"name": "envoy-ai-gateway"})
     world.go(6.0, 20)
-    world.go(0.0, 60)
+    world.go(0.0, 30)
     assert world.replicas == 1
     assert "is not known to show requests while there is no replica" in world.message("ZeroReady")
 
@@ -216,11 +216,11 @@ def test_where_the_series_vanish_at_zero_one_replica_stays_and_a_restart_does_no
     world.go(0.0, 5)
     assert world.replicas == 1
     world.counts = counts
-    world.go(0.0, 60)
+    world.go(0.0, 30)
     assert world.condition("ZeroReady") == ("False", "DemandVanished")
     assert "vanished (2023-11-1" in world.message("ZeroReady")
     world.restart()
-    world.go(0.0, 60)
+    world.go(0.0, 30)
     assert world.condition("ZeroReady") == ("False", "DemandVanished")
     assert world.replicas == 1
     ups = [change for change in world.status()["history"] if change["to"] == 1 and change["from"] == 0]
