@@ -85,7 +85,7 @@ class Listened(Ours):
             self.warned.update(
                 [re.sub(r"\d+(\.\d+)?", "#", answer.decision.warning)] if answer.decision.warning else []
             )
-        step = self.memory.profile.fit.solve(pool.params)
+        step = self.memory.profile.engine.fit.solve(pool.params)
         if step is not None:
             self.bases.append((now - EPOCH, step.base))
         return answer

@@ -18,7 +18,7 @@ from functools import cached_property
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decision import EQUAL, Limited, Part, share_of
-from servingpool.decision.learn.kinds import Kind, best_known, kind_of, shortages_seen, weights
+from servingpool.decision.learn.kinds import best_known, kind_of, shortages_seen, weights
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.learn.miss_curve import MissCurve
 from servingpool.decision.need.mix import BEYOND, Frontier, Mix, Offer, capacity, cheapest_mix, greatest, price
@@ -337,7 +337,7 @@ def counted(memory: Memory, observation: Observation, pool: Pool, now: float) ->
     memory = memory if shortages == memory.shortages else replace(memory, shortages=shortages)
     serves = any(replica.target == profile.reference for replica in observation.ready)
     stays = any(target.name == profile.reference for target in pool.targets)
-    if stays and profile.kinds and (profile.fit.known or serves):
+    if stays and profile.kinds and (profile.engine.fit.known or serves):
         return memory
     new = best_known(profile.kinds, observation)
     return memory if profile.kinds and new == profile.reference else _in_replicas_of(new, memory, pool)
@@ -347,15 +347,13 @@ def _in_replicas_of(new: str, memory: Memory, pool: Pool) -> Memory:
     profile = memory.profile
     if not any(kind.target == target.name for kind in profile.kinds for target in pool.targets):
         # None stays. If the engines are others too, that shows within minutes.
-        kind = Kind(new, profile.fit, profile.saturation, profile.cold_start)
+        kind = replace(profile.engine, target=new, speed=None)
         return replace(memory, profile=replace(profile, kinds=(kind,), reference=new))
-    kind, interrupted = kind_of(profile.kinds, new), memory.interrupted()
+    interrupted = memory.interrupted()
     taught = replace(
         interrupted.profile,
         kinds=tuple(replace(one, speed=None) for one in profile.kinds),
         reference=new,
-        fit=kind.fit,
-        saturation=kind.saturation,
         curve=MissCurve(),
         forecast=replace(interrupted.profile.forecast, initial_replicas=0),  # they were counted in the old reference's
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.allocate import Fleet
 from servingpool.decision.decision import Limited
+from servingpool.decision.learn.kinds import UNSCHEDULABLE_AFTER
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.observe.columns import Column
@@ -18,6 +19,9 @@ from servingpool.decision.observe.window import MINUTE
 from servingpool.decision.plan import AtZero, Plan
 from servingpool.decision.pool import Bound, Bounds, Pool
 from servingpool.decision.words import clock, shown, span
+
+TOLERANCE = 0.015
+"""Share of the fleet: a smaller change is not made. HPA's is 0.1; without any 300 replicas moved 74 times an hour."""
 
 
 def limit(
@@ -54,10 +58,10 @@ def limit(
         answer = _while_calibrating(answer, requested, pool, memory)
     if not idle:
         answer = _scale_down_window(answer, requested, pool, memory, now)
-    if 0 < abs(answer.replicas - requested) <= pool.params.tolerance * requested:
-        change, tolerance = shown(answer.replicas), pool.params.tolerance
-        answer = answer.at_least(requested, LimitName.TOO_LITTLE, replicas=change, tolerance=tolerance)
-        answer = answer.at_most(requested, LimitName.TOO_LITTLE, replicas=change, tolerance=tolerance)
+    if 0 < abs(answer.replicas - requested) <= TOLERANCE * requested:
+        change = shown(answer.replicas)
+        answer = answer.at_least(requested, LimitName.TOO_LITTLE, replicas=change, tolerance=TOLERANCE)
+        answer = answer.at_most(requested, LimitName.TOO_LITTLE, replicas=change, tolerance=TOLERANCE)
     answer = _while_no_node(answer, observation, pool, memory, fleet)
     answer = _in_proportion(answer, observation, pool, memory, plan)
     answer = _last_replica(answer, observation, pool, memory, now)
@@ -110,7 +114,7 @@ def _while_no_node(answer: Limited, observation: Observation, pool: Pool, memory
 
 def unschedulable(observation: Observation, pool: Pool, memory: Memory) -> int:
     """Replicas without a node for longer than a cluster autoscaler takes to bring a node."""
-    patience = max(pool.params.unschedulable_after, memory.start(pool))
+    patience = max(UNSCHEDULABLE_AFTER, memory.start(pool))
     return sum(replica.unschedulable and replica.age > patience for replica in observation.starting)
 
 
@@ -190,7 +194,7 @@ def _in_proportion(answer: Limited, observation: Observation, pool: Pool, memory
         answer = answer.at_most(most, LimitName.PROPORTION, most=shown(most), load=load)
     most = max(requested, _within_one_cold_start(ready))
     answer = answer.at_most(most, LimitName.ONE_COLD_START, most=shown(most), ready=shown(ready))
-    if not memory.profile.fit.known:
+    if not memory.profile.engine.fit.known:
         initial = memory.profile.forecast.initial_replicas or requested
         most = max(2 * initial, initial + 2, requested)
         answer = answer.at_most(most, LimitName.LEARNING_STEP, most=shown(most))

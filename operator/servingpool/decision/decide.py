@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from servingpool.decision import explain
 from servingpool.decision.allocate import Fleet, Split, counted, fleet_of
-from servingpool.decision.bound import limit
+from servingpool.decision.bound import TOLERANCE, limit
 from servingpool.decision.decision import Decision, Limited, moves, verdict_of_parts
 from servingpool.decision.figures import figures
 from servingpool.decision.learn.memory import Memory
@@ -20,6 +20,7 @@ from servingpool.decision.learn.updating import update
 from servingpool.decision.need.planning import at_zero, plan, remembered
 from servingpool.decision.observation import Observation, Reading, Unknown
 from servingpool.decision.observe.lateness import Queues
+from servingpool.decision.params import LONGEST_GAP
 from servingpool.decision.plan import AtZero, Course, Plan
 from servingpool.decision.pool import Beside, Bound, Pool
 from servingpool.decision.roles import DECODE, PREFILL, Ratio
@@ -56,7 +57,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     planned = plan(seen, pool, updated, frontier, hung=len(standing), unused=updated.memory.unused(pool, now))
     memory = remembered(updated, pool, planned, now)
     # By the clock of the samples: Prometheus's may differ from ours.
-    since = max((one.at for one in memory.samples.values()), default=now) - pool.params.longest_gap
+    since = max((one.at for one in memory.samples.values()), default=now) - LONGEST_GAP
     queues = Queues.recent(seen, memory.samples, memory.gateway_queue, since, {one.replica for one in standing})
     sleeping = at_zero(seen, pool, memory, now, frontier)
     limited = limit(seen, pool, bounds, memory, sleeping or planned, now, queues.longest_wait, fleet)
@@ -98,7 +99,7 @@ def _split(
     if isinstance(planned, Unknown) or not (memory.calibrated(pool) and seen and not observation.rollout):
         return fleet.split(limited, move=False, trial=False, keep=not memory.idle(pool, now))
     # What will go soon is not replaced.
-    worthwhile = limited.replicas <= planned.recommended * (1.0 + pool.params.tolerance)
+    worthwhile = limited.replicas <= planned.recommended * (1.0 + TOLERANCE)
     return fleet.split(limited, move=worthwhile, trial=not planned.idle and not memory.unused(pool, now))
 
 

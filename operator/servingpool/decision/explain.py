@@ -22,8 +22,8 @@ from servingpool.decision.words import MOST_NAMED, clock, shown, span
 
 def warning(pool: Pool, update: UpdateResult, plan: Plan | Unknown, now: Reading) -> str | None:
     """Why no fleet size holds the SLO; None where some may. `now`: the share of the last requests that met it."""
-    bound, step = pool.slo.time_per_output_token, update.step
-    if bound is not None and step is not None and update.memory.profile.fit.known and tpot_infeasible(pool, step):
+    bound, step, fit = pool.slo.time_per_output_token, update.step, update.memory.profile.engine.fit
+    if bound is not None and step is not None and fit.known and tpot_infeasible(pool, step):
         return (
             f"Time per output token {bound * 1000:.0f} ms cannot be held at any fleet size: "
             f"even an idle engine takes {step.between_tokens * 1000:.0f} ms per token. "

@@ -23,6 +23,7 @@ from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.lateness import Lateness, Queues, Witness
 from servingpool.decision.observe.window import MINUTE, Demand, rate_window
+from servingpool.decision.params import LONGEST_GAP
 from servingpool.decision.plan import Plan
 from servingpool.decision.pool import Pool
 from servingpool.decision.words import span
@@ -57,7 +58,7 @@ class Sources(NamedTuple):
     @property
     def full(self) -> Saturation:
         """The full batch of a replica."""
-        return self.memory.profile.saturation
+        return self.memory.profile.engine.saturation
 
     def while_full(self, count: float) -> Reading:
         """So much in the time in which replicas were full, a second."""
@@ -283,10 +284,6 @@ class Figures:
     """Replicas that the queues keep busy at the horizon."""
     horizon: float = figure(Metric.HORIZON, lambda on: on.memory.horizon(on.pool), max)
     """Seconds: how long a replica ordered now takes to serve."""
-    fast_factor: Reading = figure(
-        Metric.FAST_BUDGET_FACTOR, lambda on: on.memory.profile.budget.fast_factor(on.pool.params)
-    )
-    """Factor on the planned misses by the misses of the last hour, 0.5 to 1."""
     slow_factor: Reading = figure(
         Metric.SLOW_BUDGET_FACTOR, lambda on: on.memory.profile.budget.slow_factor(on.pool.params)
     )
@@ -316,14 +313,14 @@ def figures(
 ) -> Figures:
     """Figures of the pool, measured and estimated; Unknown where a figure is not known."""
     judge = Lateness(memory.window, memory.profile.queue_in_ttft.excluded, pool)
-    unjudged, overdue = _unjudged(pool, memory, now), queues.overdue(pool.slo.time_to_first_token)
+    unjudged, overdue = _unjudged(memory, now), queues.overdue(pool.slo.time_to_first_token)
     on = Sources(pool, memory, update, plan, queues, now, judge, unjudged, overdue)
     return Figures(**{name: row.find(on) for name, row in ROWS.items()})
 
 
-def _unjudged(pool: Pool, memory: Memory, now: float) -> Unknown | None:
+def _unjudged(memory: Memory, now: float) -> Unknown | None:
     """Why the SLO is not judged: the gateway has not told the client's TTFT for longer than a lost scrape takes."""
-    told = memory.client is not None and now - memory.client.at <= pool.params.longest_gap
+    told = memory.client is not None and now - memory.client.at <= LONGEST_GAP
     return None if told or memory.client_unknown is None else Unknown(memory.client_unknown)
 
 

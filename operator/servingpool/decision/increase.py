@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from servingpool.decision.params import DEFAULT
+from servingpool.decision.params import LONGEST_GAP
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -30,9 +30,6 @@ Rows = npt.NDArray[np.intp]
 RESTARTED = 0.25
 """Share of a counter's last value, below which it restarted: an engine that loaded its model anew has counted less.
 Taken for a restart, a counter that was one token lower for one scrape made 15 s of all requests since its start."""
-
-LONGEST = DEFAULT.longest_gap
-"""Seconds for which a lower or an older reading is left out. After that, counting begins at the next reading."""
 
 
 class Change(Enum):
@@ -111,7 +108,7 @@ def follow(before: Counts | None, now: Counts, *, first: float = math.nan) -> tu
         return now, None
     found = change(before.figures, now.figures) if seconds > 0.0 else Change.DAMAGED
     if found is Change.DAMAGED:
-        return (before if abs(seconds) <= LONGEST else now), None
+        return (before if abs(seconds) <= LONGEST_GAP else now), None
     base = [0.0 if found is Change.RESTARTED else first if math.isnan(old) else old for old in before.figures]
     rose = rises(base, now.figures)
     figures = tuple(old if math.isnan(new) else new for new, old in zip(now.figures, base, strict=True))
@@ -149,7 +146,7 @@ def intervals(at: Floats, table: Floats, counters: Sequence[int]) -> Intervals:
         row, before = place, place - 1
         while row < len(table):
             found = change(filled[before, columns].tolist(), table[row, columns].tolist())
-            begins = found is Change.DAMAGED and at[row] - at[before] > LONGEST
+            begins = found is Change.DAMAGED and at[row] - at[before] > LONGEST_GAP
             compared[row] = found is not Change.DAMAGED
             if compared[row] or begins:
                 restarted[row] = found is Change.RESTARTED

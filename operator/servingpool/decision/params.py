@@ -9,6 +9,10 @@ HOUR, DAY = 3600.0, 86_400.0
 REMEMBERED = 2 * HOUR
 """Seconds for which a pool's demand, loads and misses are remembered moment by moment. No request waits longer."""
 
+LONGEST_GAP = 180.0
+"""Seconds, over two scrape intervals: counters further apart tell of an outage's mean and not of now.
+A lower or an older reading is left out for as long; after that, counting begins at the next reading."""
+
 
 @dataclass(frozen=True, slots=True)
 class Params:
@@ -34,8 +38,6 @@ class Params:
     """Seconds: what status calls "now"; also the width of the hour's bins."""
     idle_window: float = 1200.0
     """Seconds without a request after which a pool is idle. At 600 on-off traffic attains 93.5 instead of 98.8%."""
-    longest_gap: float = 180.0
-    """Seconds, over two scrape intervals: counters further apart tell of an outage's mean and not of now."""
     evidence_memory: float = 4 * HOUR
     """Seconds, 3,600 to 86,400: evidence on the miss curve, and on full replicas, counts 1/e after it."""
 
@@ -46,12 +48,6 @@ class Params:
     stands_still: float = 180.0
     """Seconds, and the TTFT bound at least: an engine that holds requests and counts nothing for so long hangs. Its
     gauges are not believed, and a replica is added for it."""
-    prefill_beside_queue: float = 2.0
-    """Ratio, 1 to 4: TTFT from admission of requests that queued, over the mean. At 1 status was 3 to 7 points high."""
-
-    # --- full replicas
-    nearly_full: float = 0.9
-    """Share of the largest batch, 0.7 to 1, from which on a replica may be full."""
 
     # --- step time
     decode_ratio: float = 0.006
@@ -62,9 +58,6 @@ class Params:
     """Seconds, 600 to 7,200: a window of step times counts 1/e after it."""
     engine_changed: float = 0.12
     """Logarithm of observed over expected ITL, 0.05 to 0.3, above which the engine has changed (upgrade, FP8)."""
-    engine_settled: float = 0.02
-    """Logarithm of observed over expected ITL, below which a change is learned. At 0.12 the fit was bent for 20
-    minutes."""
     renewal: float = 67.0
     """Seconds, 30 to 300: windows count 1/e after it while the engine is changing."""
 
@@ -103,22 +96,16 @@ class Params:
     # --- error budget
     planned: float = 0.7
     """Share, 0.5 to 1, of the allowed misses that the fleet is planned for. At 1 a day of code attains 94.6%."""
-    fast_gain: float = 2.0
-    """Share of the plan, 0 to 5, lost for each hour of allowed misses overspent in the last hour; at most half."""
     most_calibration: float = 4.0
     """Ratio, 1 to 10: misses observed for each that the curve predicted are believed up to it."""
     slow_hours: float = 6.0
     """Hours of allowed misses, 2 to 24, overspent in a day that divide the plan by e, to 0.7 of it at least."""
 
     # --- limits
-    tolerance: float = 0.015
-    """Share of the fleet, 0 to 0.1: a smaller change is not made. HPA's is 0.1; 300 replicas moved 74 times an hour."""
     scale_down_starts: float = 2.0
     """Cold starts, 1 to 5: the scale-down window at least. A replica that soon returns costs more than it saved."""
     calm_burn: float = 2.0
     """Misses over the allowed ones, 1 to 5: below it, and without a queue, nothing is added while calibrating."""
-    unschedulable_after: float = 300.0
-    """Seconds, 60 to 1,800, that pods wait for a node before ordering more is pointless: nodes take 2 to 4 minutes."""
     uncreated_after: float = 60.0
     """Seconds, 15 to 300, after which a pod that was not created is refused, as by a quota."""
     worth_moving: float = 0.1

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from servingpool.decision.engine import NO_DEMAND, Rates
 from servingpool.decision.increase import Counts, follow
 from servingpool.decision.observation import Absent, Observation, Reading, Unknown
-from servingpool.decision.params import Params
+from servingpool.decision.params import LONGEST_GAP, Params
 from servingpool.decision.pool import Pool
 
 NEVER_ZERO = Unknown("min is at least 1")
@@ -131,7 +131,7 @@ def updated(
     if unknown is None and serves:
         unknown = engines.unknown
     # Within a long gap a request may have come and gone.
-    gap = now - (demand.since if demand.known_at is None else demand.known_at) > pool.params.longest_gap
+    gap = now - (demand.since if demand.known_at is None else demand.known_at) > LONGEST_GAP
     awaited = not serves and observation.requested > 0
     request = came > 0.0 or held > 0.0 or (serves and engines.busy)
     request_at = now if request or first or gap or awaited else demand.request_at
@@ -187,7 +187,7 @@ def vanished(
     if demand is None or (before is not None and before.gateway != pool.gateway):
         return None
     gone = isinstance(observation.gateway.at_zero, Absent) and observation.requested == 0
-    if before is None and gone and demand.unknown_for(now) > pool.params.longest_gap:
+    if before is None and gone and demand.unknown_for(now) > LONGEST_GAP:
         return Vanished(now - demand.unknown_for(now), pool.gateway)
     returned = was is not None and was.unknown is not None and demand.unknown is None
     if before is not None and returned:

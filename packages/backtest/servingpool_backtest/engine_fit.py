@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from servingpool.decision.engine import FASTEST_STEP, LONGEST_PROMPT
-from servingpool.decision.learn.step_time import NOISE, StepTimeFit
+from servingpool.decision.learn.step_time import NEARLY_FULL, NOISE, StepTimeFit
 from servingpool.decision.observe.counters import LEAST_TOKENS
 from servingpool.decision.params import DEFAULT
 from servingpool.recording.format import RecordingError
@@ -134,5 +134,5 @@ def _by_first_tokens(intervals: Intervals, base: float) -> float:
 def _full_batch(intervals: Intervals) -> int | None:
     """Requests that ran while others waited; None where no replica was seen full for an interval."""
     most = float(intervals.running.max()) if len(intervals.running) else 0.0
-    full = (intervals.waited > 0) & (intervals.waiting > 0) & (intervals.running >= DEFAULT.nearly_full * most)
+    full = (intervals.waited > 0) & (intervals.waiting > 0) & (intervals.running >= NEARLY_FULL * most)
     return int(most) if most >= 1.0 and int(full.sum()) >= FULL_ROWS else None

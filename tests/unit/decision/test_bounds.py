@@ -117,8 +117,9 @@ def test_replicas_of_a_higher_min_serve_when_its_window_begins():
     """A cold start of 200 s was measured, where 2 minutes are assumed."""
     world = World(replicas=1, cold_start=200.0)
     world.run(1.0, 10)
-    profile = replace(world.memory.profile, cold_start=ColdStart((200.0,)))
-    world.memory = replace(world.memory, profile=profile)
+    (kind,) = world.memory.profile.kinds
+    slow = replace(kind, cold_start=ColdStart((200.0,)))
+    world.memory = replace(world.memory, profile=replace(world.memory.profile, kinds=(slow,)))
     begin = world.now + 600.0
     world.pool = replace(POOL, min_replicas=1, windows=(Window("day", begin, begin + 3600.0, 6, None),))
     ordered = None

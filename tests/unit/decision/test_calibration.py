@@ -6,12 +6,8 @@ import math
 
 import pytest
 
-from servingpool.decision.learn.error_budget import GUESSED_RATIO, Calibration
+from servingpool.decision.learn.error_budget import Calibration
 from servingpool.decision.params import DEFAULT, REMEMBERED
-
-
-def test_before_any_observation_half_as_many_misses_again_are_expected() -> None:
-    assert Calibration().ratio(DEFAULT) == GUESSED_RATIO == 1.5
 
 
 def test_ten_minutes_of_twice_the_predicted_misses_move_the_ratio_half_way() -> None:

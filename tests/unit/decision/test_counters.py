@@ -14,7 +14,7 @@ from servingpool.decision.observe.counters import CounterDelta, Last, diff_count
 from servingpool.decision.observe.latency import LatencyCount, late_share_of_straddling
 from servingpool.decision.observe.samples import Sample
 from servingpool.decision.observe.window import SampleWindow
-from servingpool.decision.params import DEFAULT
+from servingpool.decision.params import LONGEST_GAP
 from servingpool.decision.pool import ONLY, Pool, Slo
 
 TTFT = Histogram((1.0, 2.5, 5.0), (90.0, 99.0, 100.0), 60.0, 102.0)
@@ -86,7 +86,7 @@ def test_the_next_scrape_makes_up_for_a_lost_one() -> None:
 
 def test_a_difference_over_an_outage_does_not_count() -> None:
     first = compared(observed(sample("r0", 0.0, requests(10.0)), ready=1), {})
-    back = compared(observed(sample("r0", DEFAULT.longest_gap + 1.0, requests(9e4)), ready=1), first.samples)
+    back = compared(observed(sample("r0", LONGEST_GAP + 1.0, requests(9e4)), ready=1), first.samples)
     assert (back.covered, back.sums[Column.TTFT_COUNT]) == (0.0, 0.0)
 
 
@@ -104,7 +104,7 @@ def test_for_a_replica_without_a_sample_its_last_queue_counts() -> None:
     )
     idle = observed(sample("r0", 15.0, requests(1.0)), ready=2)
     assert compared(idle, before.samples).waiting == 50.0
-    later = observed(sample("r0", DEFAULT.longest_gap + 1.0, requests(1.0), waiting=4.0), ready=2)
+    later = observed(sample("r0", LONGEST_GAP + 1.0, requests(1.0), waiting=4.0), ready=2)
     assert compared(later, before.samples).waiting == 8.0
 
 
@@ -133,7 +133,7 @@ def test_a_counter_that_falls_without_a_restart_leaves_the_replica_out_until_it_
 
 def test_a_counter_that_stays_lower_is_the_new_beginning_once_the_longest_gap_is_over() -> None:
     first = compared(observed(sample("r0", 0.0, requests(90_000.0)), ready=1), {})
-    at = DEFAULT.longest_gap + 5.0
+    at = LONGEST_GAP + 5.0
     later = compared(observed(sample("r0", at, requests(45_000.0)), ready=1), first.samples)
     last = compared(observed(sample("r0", at + 15.0, requests(45_003.0)), ready=1), later.samples)
     assert (later.sums[Column.TTFT_COUNT], last.sums[Column.TTFT_COUNT]) == (0.0, 3.0)

@@ -8,6 +8,7 @@ from servingpool.catalogue.limits import LimitName
 from servingpool.decision.allocate import counted, fleet_of
 from servingpool.decision.bound import _scale_down_blocked, _while_no_node
 from servingpool.decision.decision import Limited
+from servingpool.decision.learn.kinds import Kind
 from servingpool.decision.learn.memory import Memory, Profile
 from servingpool.decision.learn.step_time import Saturation
 from servingpool.decision.observation import Observation, Ordered, Replica
@@ -29,24 +30,16 @@ def seen(observation: Observation, pool: Pool, profile: Profile) -> Memory:
     return counted(memory, observation, pool, NOW)
 
 
-def test_the_memory_of_a_pool_that_names_no_kind_is_that_of_its_target() -> None:
-    pool = Pool(Slo(2.0), 1, 4, targets=(A,))
-    observation = Observation(1, ready("a", 1), targets=(Ordered("a", 1),))
-    for reference in ("", "a", "left"):
-        (kind,) = seen(observation, pool, Profile(saturation=LEARNED, reference=reference)).profile.kinds
-        assert (kind.target, kind.saturation) == ("a", LEARNED)
-
-
 def test_a_target_under_another_name_keeps_what_was_learned() -> None:
     before = seen(
         Observation(1, ready("a", 1), targets=(Ordered("a", 1),)),
         Pool(Slo(2.0), 1, 4, targets=(A,)),
-        Profile(learned=9.0),
+        Profile(kinds=(Kind("a", saturation=LEARNED),), reference="a"),
     )
     after = counted(
         before, Observation(1, ready("b", 1), targets=(Ordered("b", 1),)), Pool(Slo(2.0), 1, 4, targets=(B,)), NOW
     ).profile
-    assert (after.learned, after.reference, [kind.target for kind in after.kinds]) == (9.0, "b", ["b"])
+    assert (after.engine.saturation, after.reference, [kind.target for kind in after.kinds]) == (LEARNED, "b", ["b"])
 
 
 def test_a_surge_pod_without_a_node_stops_no_other_target() -> None:

@@ -86,21 +86,9 @@ def test_steps_persist() -> None:
     assert expected(steps, 4.0, 1.0) > 3.7
 
 
-def test_noise_around_a_mean_does_not_persist() -> None:
-    random = np.random.default_rng(1)
-    noise = watch(random.gamma(10.0, 0.2, size=960))
-    assert expected(noise, 4.0, 2.0) == pytest.approx(2.0, abs=0.4)
-
-
 def test_bursts_that_end_before_a_replica_could_load_do_not_persist() -> None:
     bursts = watch([6.0 if tick % 40 < 3 else 1.0 for tick in range(960)])
     assert expected(bursts, 6.0, 1.0) < 2.0
-
-
-def test_no_forecast_is_negative() -> None:
-    falling = WorkForecast(pairs=np.array([(2.0, 4.0, 0.0)] * 60), mean=4.0, seen=3600.0)
-    assert expected(falling, 0.1, 4.0) >= 0.0
-    assert (outlook_of(falling, 0.1, 4.0).samples >= 0.0).all()
 
 
 def test_what_may_come_is_the_expected_demand_plus_past_errors() -> None:
@@ -123,13 +111,6 @@ def test_no_past_error_leads_further_than_a_fifth_beyond_the_highest_demand() ->
     assert low.samples[0, 1] == pytest.approx(9.0, abs=0.2)
     assert high.samples.max() == DEFAULT.beyond * 10.0
     assert higher.samples.max() == DEFAULT.beyond * higher.expected[0]
-
-
-def test_traffic_that_stops_and_returns_may_return_and_not_double() -> None:
-    forecast = WorkForecast(pairs=np.array([(5.0, 5.0, 5.0), (0.1, 0.1, 5.0)]), mean=5.0, seen=3600.0)
-    busy, idle = (outlook_of(forecast, level, level).samples[0] for level in (5.0, 0.1))
-    assert busy[1] == DEFAULT.beyond * 5.0
-    assert idle[1] == pytest.approx(5.0, rel=0.1)
 
 
 def test_the_first_observed_level_counts_as_a_demand_of_the_past() -> None:
@@ -186,12 +167,6 @@ def test_a_forecast_each_half_minute_is_kept_and_settled_when_due() -> None:
     assert [due for due, *_ in forecast.pending] == [210.0, 240.0, 270.0, 300.0]
 
 
-def test_no_more_pairs_are_kept_than_two_hours_have() -> None:
-    forecast = remember([1.0] * 1200)
-    assert len(forecast.pairs) == KEPT
-    assert len(forecast.pending) <= HORIZON / SPACING + 1
-
-
 def test_forecasts_are_settled_however_long_the_cold_start() -> None:
     # 2 x 9600 s / 320 = 60 s apart, so all that are open fit.
     forecast = remember([1.0] * 1000, horizon=9600.0)
@@ -199,33 +174,9 @@ def test_forecasts_are_settled_however_long_the_cold_start() -> None:
     assert len(forecast.pending) <= KEPT / 2 + 1
 
 
-def test_a_horizon_that_shrinks_or_grows_leaves_the_memory_bounded() -> None:
-    forecast = Forecast()
-    for tick in range(2000):
-        horizon = (30.0, 1800.0, 300.0)[tick // 40 % 3]  # ten minutes of each
-        forecast = forecast.update(
-            now=TICK * tick, demand=rates(1.0), usual=rates(1.0), ready=1, horizon=horizon, elapsed=TICK
-        )
-        assert len(forecast.pending) <= KEPT
-        assert len(forecast.pairs) <= KEPT
-    assert len(forecast.pairs) > 100
-
-
 def test_the_mean_is_of_about_an_hour() -> None:
     # Two hours at 1, then one at 2: 1 + (1 - 1 / e) = 1.63.
     assert watch([1.0] * 480 + [2.0] * 240).mean == pytest.approx(1.63, abs=0.01)
-
-
-def test_each_half_minute_of_two_hours_is_replayed() -> None:
-    forecast = watch([1.0 + tick / 1000.0 for tick in range(1200)])
-    past = past_of(forecast)
-    assert past is not None
-    assert past.moments == KEPT
-    assert KEPT * SPACING == pytest.approx(2 * 3600.0, rel=0.05)
-    assert past.observed[:KEPT].tolist() == [observed for _, _, observed in forecast.pairs]
-    assert past.counts[:KEPT].tolist() == [1.0] * KEPT
-    assert past.counts[KEPT:] == pytest.approx([DEFAULT.prior_weight / 8] * 8 + [0.0])
-    assert past.outlook.samples.shape == (KEPT + 9, KEPT + 9)
 
 
 def test_a_moment_of_the_past_does_not_know_what_followed_within_ten_minutes_of_it() -> None:
@@ -242,16 +193,6 @@ def test_a_moment_of_the_past_does_not_know_what_followed_within_ten_minutes_of_
     assert past.outlook.weights.sum(axis=1) == pytest.approx(1.0)
     live = outlook_of(forecast, 1.0, 1.0)
     assert live.weights[0, 30:35].min() > 0.0, "the present knows all that followed"
-
-
-def test_the_same_state_is_given_with_and_without_the_initial_fleet() -> None:
-    forecast = WorkForecast(pairs=np.array([(1.0, 1.0, 1.0)] * 10), mean=1.0, seen=3600.0, initial_replicas=4)
-    outlook = outlook_of(forecast, 1.0, 1.0)
-    both = outlook.with_and_without_initial()
-    assert both.weights[0].tolist() == outlook.weights[0].tolist()
-    assert both.weights[1, -1] == 0.0
-    assert both.weights.sum(axis=1) == pytest.approx(1.0)
-    assert both.samples[0].tolist() == both.samples[1].tolist() == outlook.samples[0].tolist()
 
 
 def test_an_initial_fleet_that_is_far_too_large_weighs_little() -> None:
@@ -284,12 +225,6 @@ def test_a_faster_engine_leaves_what_is_remembered_and_lowers_what_is_foreseen()
     now, faster = (remembered.in_work(replace(STEP, per_request=seconds), DEFAULT) for seconds in (1.0, 0.5))
     assert faster.pairs.tolist() == (0.5 * now.pairs).tolist()
     assert expected(faster, 2.0, 0.5) == pytest.approx(0.5 * expected(now, 4.0, 1.0))
-
-
-def test_longer_prompts_cost_what_prompts_cost_now() -> None:
-    # 100 tokens/s for each step/s: at 0.04 s a token demand of 2 steps/s keeps 2 + 200 * 0.04 = 10 busy.
-    step = StepTime(base=0.0, per_request=1.0, per_prefill_token=0.04)
-    assert remember([2.0] * 60).in_work(step, DEFAULT).mean == pytest.approx(10.0)
 
 
 def test_no_demand_is_foreseen_beyond_the_most_work() -> None:

@@ -169,7 +169,7 @@ def test_a_full_fleet_grows_though_no_histogram_shows_that_requests_wait() -> No
     assert fleet.oldest <= BOUND
     # 5 requests/s of 8.25 s each keep 41 slots busy, 5.2 replicas; a step as high as the last one may come again.
     assert 6 <= len(fleet.engines) + len(fleet.ordered) <= 13
-    assert fleet.memory.profile.saturation.batch == pytest.approx(8.0, rel=0.1)
+    assert fleet.memory.profile.engine.saturation.batch == pytest.approx(8.0, rel=0.1)
 
 
 @pytest.mark.parametrize("odd", ["at_finish", "no_ttft"])
@@ -364,10 +364,10 @@ def test_a_batch_that_grows_while_requests_wait_is_not_full() -> None:
         for engine in fleet.engines:
             engine.cap = cap
         fleet.tick(40.0)
-        assert not fleet.memory.profile.saturation.known
+        assert not fleet.memory.profile.engine.saturation.known
     for _ in range(6):
         fleet.tick(40.0)
-    assert fleet.memory.profile.saturation.batch == pytest.approx(28.0, rel=0.1), "it has stood since"
+    assert fleet.memory.profile.engine.saturation.batch == pytest.approx(28.0, rel=0.1), "it has stood since"
 
 
 def test_a_smaller_limit_than_before_is_found_though_a_larger_batch_ran_once() -> None:
@@ -379,7 +379,7 @@ def test_a_smaller_limit_than_before_is_found_though_a_larger_batch_ran_once() -
     for engine in fleet.engines:
         engine.cap = 8
     outcomes = [fleet.tick(4.0) for _ in range(60)]
-    assert fleet.memory.profile.saturation.batch < 20.0
+    assert fleet.memory.profile.engine.saturation.batch < 20.0
     assert outcomes[-1].decision.figures.queue == 0.0
 
 
@@ -387,12 +387,12 @@ def test_a_queue_that_is_not_exposed_any_more_teaches_nothing() -> None:
     fleet = Fleet(pool=replace(POOL, max_replicas=3))
     for _ in range(20):
         fleet.tick(5.0)
-    known = fleet.memory.profile.saturation.batch
+    known = fleet.memory.profile.engine.saturation.batch
     for engine in fleet.engines:
         engine.hidden = True
     for _ in range(40):
         fleet.tick(0.5)
-    assert fleet.memory.profile.saturation.batch == pytest.approx(known, rel=0.15)
+    assert fleet.memory.profile.engine.saturation.batch == pytest.approx(known, rel=0.15)
 
 
 def test_engines_that_serve_nothing_while_requests_wait_are_replaced() -> None:
@@ -412,17 +412,17 @@ def test_engines_that_hang_while_requests_wait_are_not_full_ones() -> None:
             engine.cap, engine.hangs = 64, hang
         for _ in range(4 if hang else 20):
             fleet.tick(1.5)
-    assert not fleet.memory.profile.saturation.known, "a batch from which nothing came is no limit"
+    assert not fleet.memory.profile.engine.saturation.known, "a batch from which nothing came is no limit"
 
 
 def test_a_damaged_sample_takes_no_capacity_away() -> None:
     fleet = Fleet()
     for _ in range(40):
         fleet.tick(5.0)
-    known = fleet.memory.profile.saturation.batch
+    known = fleet.memory.profile.engine.saturation.batch
     fleet.engines[0].steps += 1_000_000.0
     fleet.tick(5.0)
-    assert fleet.memory.profile.saturation.batch == pytest.approx(known, rel=0.1)
+    assert fleet.memory.profile.engine.saturation.batch == pytest.approx(known, rel=0.1)
 
 
 def test_a_limit_in_the_arguments_counts_until_a_replica_was_seen_full() -> None:
@@ -430,7 +430,7 @@ def test_a_limit_in_the_arguments_counts_until_a_replica_was_seen_full() -> None
     fleet, told = Fleet(replicas=1), Fleet(replicas=1, pool=replace(POOL, targets=(Target(batch_limit=8.0),)))
     for _ in range(20):
         unaware, aware = fleet.tick(0.8), told.tick(0.8)
-    assert fleet.memory.profile.saturation.seconds == told.memory.profile.saturation.seconds == 0.0
+    assert fleet.memory.profile.engine.saturation.seconds == told.memory.profile.engine.saturation.seconds == 0.0
     capacity = 8.0 / SERVICE
     assert aware.decision.figures.load == pytest.approx(0.8 / capacity, rel=0.15)
     assert isinstance(aware.decision.figures.load, float)
@@ -443,7 +443,7 @@ def test_what_was_seen_full_counts_more_than_a_limit_in_the_arguments() -> None:
     fleet = Fleet(pool=replace(POOL, targets=(Target(batch_limit=256.0),)))
     for _ in range(20):
         fleet.tick(5.0)
-    assert fleet.memory.profile.saturation.batch == pytest.approx(8.0, rel=0.15), "a small KV cache, say"
+    assert fleet.memory.profile.engine.saturation.batch == pytest.approx(8.0, rel=0.15), "a small KV cache, say"
 
 
 def test_another_limit_in_the_arguments_counts_at_once_where_none_was_seen_full() -> None:
@@ -452,4 +452,4 @@ def test_another_limit_in_the_arguments_counts_at_once_where_none_was_seen_full(
         fleet.tick(0.3)
     fleet.pool = replace(POOL, targets=(Target(batch_limit=16.0),))
     fleet.tick(0.3)
-    assert fleet.memory.profile.saturation.batch == 16.0
+    assert fleet.memory.profile.engine.saturation.batch == 16.0

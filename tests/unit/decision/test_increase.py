@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servingpool.decision.increase import LONGEST, Change, Counts, change, follow, intervals, risen
+from servingpool.decision.increase import Change, Counts, change, follow, intervals, risen
+from servingpool.decision.params import LONGEST_GAP
 
 COLUMNS = 3
 Row = tuple[float, ...]
@@ -50,9 +51,9 @@ def played(first: tuple[int, ...], events: list[Event]) -> Life:
         row, at = [float(one) for one in now], life.at[-1] + seconds
         if kind == "partial":
             row[place] = math.nan
-        elif kind == "lower" and at - whole_at <= LONGEST:
+        elif kind == "lower" and at - whole_at <= LONGEST_GAP:
             row[place] *= share
-        if kind != "lower" or at - whole_at > LONGEST:
+        if kind != "lower" or at - whole_at > LONGEST_GAP:
             whole_at = at
         for column, figure in enumerate(row):
             if not math.isnan(figure):
@@ -172,7 +173,7 @@ def test_what_restarted_without_a_figure_has_not_counted_it_and_a_table_says_the
 
 
 def test_a_counter_that_stays_lower_begins_anew_after_three_minutes() -> None:
-    at = [0.0, 60.0, 120.0, LONGEST, LONGEST + 15.0, LONGEST + 30.0]
+    at = [0.0, 60.0, 120.0, LONGEST_GAP, LONGEST_GAP + 15.0, LONGEST_GAP + 30.0]
     life = Life(at, [(100.0,), (60.0,), (61.0,), (62.0,), (63.0,), (65.0,)], (2.0,), (2.0,), [])
     assert followed(life) == [(at[4], at[5], [2.0], False)]
     found = intervals(np.array(at), np.array(life.rows), [0])
@@ -186,7 +187,7 @@ def test_a_histogram_with_other_buckets_begins_anew_and_the_same_reading_counts_
 
 
 def test_a_reading_that_is_older_is_left_out_unless_the_clock_was_set_back() -> None:
-    before, back = Counts(1000.0, (5.0,)), Counts(1000.0 - LONGEST - 1.0, (6.0,))
+    before, back = Counts(1000.0, (5.0,)), Counts(1000.0 - LONGEST_GAP - 1.0, (6.0,))
     assert follow(before, Counts(990.0, (4.0,))) == (before, None)
     assert follow(before, back) == (back, None)
 

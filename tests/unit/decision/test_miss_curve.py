@@ -90,13 +90,6 @@ def test_fewer_replicas_are_no_worse_only_where_both_loads_were_met() -> None:
     assert not curve.seen_no_worse(0.57, 0.5, 0.05), "nor of a load that is a little more"
 
 
-def test_misses_that_fall_with_the_load_are_no_floor() -> None:
-    curve = MissCurve()
-    for load, late in ((0.6, 10.0), (0.3, 2.0)) * 60:
-        curve = seen(curve, load=load, requests=100.0, late=late, elapsed=15.0)
-    assert curve.late_at_light_load(60.0) == pytest.approx(0.02)
-
-
 def test_requests_on_time_beyond_a_full_replica_have_come_before_its_queue() -> None:
     """A step of the ramp met three replicas for half a minute at a load of 0.9 to 1.2, and "the SLO holds up to 0.96"."""
     curve = MissCurve()
@@ -136,11 +129,6 @@ def test_an_overload_costs_the_queue_after_it_as_well() -> None:
     curve = Curve(np.zeros(len(BINS)), floor=0.0, limit=0.8, aftermath=4.0)
     # Up to the limit nothing follows; at 1.0 it is passed by 1.0 / 0.8 - 1 = 0.25, and 4 x 0.25 = 1 are late after it.
     assert curve.cost(np.array([0.4, 0.8, 1.0, 1.6])) == pytest.approx([0.0, 0.0, 1.0, 4.0])
-
-
-def test_misses_within_an_overload_add_to_those_after_it() -> None:
-    curve = Curve(np.full(len(BINS), 0.3), floor=0.3, limit=0.8, aftermath=4.0)
-    assert curve.cost(np.array([0.4, 1.0])) == pytest.approx([0.3, 1.3])
 
 
 def test_evidence_of_another_engine_fades_in_minutes_and_keeps_its_share() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import decide
-from servingpool.decision.learn.error_budget import FAST_LEAST, SLOW_LEAST, SLOW_MOST
+from servingpool.decision.learn.error_budget import SLOW_LEAST, SLOW_MOST
 from servingpool.decision.learn.forecast import FORECASTS_KEPT as KEPT
 from servingpool.decision.learn.forecast import Outlook, WorkForecast
 from servingpool.decision.learn.memory import Memory
@@ -114,8 +114,6 @@ def assert_bounded(memory: Memory) -> None:
         assert memory.profile.slo is not None
         assert DEFAULT.least_penalty <= memory.penalty <= DEFAULT.greatest_penalty / (1.0 - memory.profile.slo[2])
     budget = memory.profile.budget
-    assert abs(budget.fast) <= 1.0
-    assert FAST_LEAST <= budget.fast_factor(DEFAULT) <= 1.0
     assert SLOW_LEAST <= budget.slow_factor(DEFAULT) <= SLOW_MOST
     assert all(entry[1] >= 0.0 for entry in memory.recommendations)
 

@@ -57,7 +57,7 @@ def test_the_first_full_replica_changes_the_load_and_not_what_is_remembered() ->
     for _ in range(40):
         fleet.tick(1.5)
     light, before = fleet.tick(1.5).decision.figures.load, fleet.memory
-    while not fleet.memory.profile.saturation.known:
+    while not fleet.memory.profile.engine.saturation.known:
         before, heavy = fleet.memory, fleet.tick(6.0).decision.figures.load
     pairs, now = before.profile.forecast.pairs, fleet.memory.profile.forecast.pairs
     assert heavy > 5.0 * (6.0 / 1.5) * light

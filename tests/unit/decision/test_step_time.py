@@ -145,19 +145,6 @@ def test_where_another_engine_shows_one_size_of_batch_what_requests_cost_follows
     assert step.work(1000, 200) == pytest.approx(speed * ENGINE.work(1000, 200), rel=0.2)
 
 
-def test_renewal_goes_on_until_the_fit_is_back() -> None:
-    fit, _ = shown(StepTimeFit(), 1.0, 240, np.random.default_rng(5))
-    renewing, drifts = [], []
-    for _ in range(40):
-        fit = fit.update([Steps(0.6 * itl_of(ENGINE, 30.0, 100.0), 30.0, 100.0)], elapsed=15.0, params=DEFAULT)
-        renewing.append(fit.renewing)
-        drifts.append(abs(fit.drift))
-    first, last = renewing.index(True), len(renewing) - renewing[::-1].index(True) - 1
-    assert all(renewing[first : last + 1])  # once
-    assert min(drifts[first : last + 1]) < DEFAULT.engine_changed
-    assert drifts[last + 1] <= DEFAULT.engine_settled
-
-
 def test_noise_of_ten_percent_is_no_other_engine() -> None:
     for seed in range(5):
         noise = np.random.default_rng(seed)

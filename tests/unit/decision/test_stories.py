@@ -165,7 +165,7 @@ def test_the_next_observation_is_compared_with_what_the_last_decision_predicted(
     world = World(replicas=3)
     world.run(12.0, 12)
     first = world.tick(12.0).memory
-    step = first.profile.fit.solve(DEFAULT)
+    step = first.profile.engine.fit.solve(DEFAULT)
     assert step is not None
     believed = posterior(first.profile.curve, world.pool, step)
     assert first.predicted_by is not None
@@ -243,7 +243,7 @@ def test_history_teaches_the_same_as_live_ticks():
             engine.serve(20.0 / 3, 15.0, 1000.0, 200.0)
         past.now += 15.0
         memory = learn(past.observation(), past.pool, memory, past.now)
-    assert memory.profile.fit == live.memory.profile.fit
+    assert memory.profile.engine.fit == live.memory.profile.engine.fit
     assert memory.profile.curve == live.memory.profile.curve
 
 
@@ -288,11 +288,11 @@ def test_editing_the_slo_does_not_shrink_the_fleet():
 def test_a_new_slo_drops_the_misses_of_the_old_one():
     world = World(replicas=4, obey=False)
     world.run(35.0, 20)
-    engine, curve = world.memory.profile.fit, world.memory.profile.curve
+    engine, curve = world.memory.profile.engine.fit, world.memory.profile.curve
     world.pool = replace(POOL, slo=Slo(0.5, 0.1))
     world.tick(35.0)
     assert sum(world.memory.profile.curve.requests) < 0.1 * sum(curve.requests)
-    assert world.memory.profile.fit.windows >= engine.windows - 1
+    assert world.memory.profile.engine.fit.windows >= engine.windows - 1
 
 
 def test_a_replica_that_was_unready_for_a_moment_does_not_count_twice():
@@ -473,7 +473,7 @@ def test_unequal_replicas_do_not_bend_the_step_time():
         world.tick(60.0)
         waiting = [engine.waiting for engine in world.engines]
         differ += max(waiting) > 100.0 and min(waiting) == 0.0
-        step = world.memory.profile.fit.solve(DEFAULT)
+        step = world.memory.profile.engine.fit.solve(DEFAULT)
         assert step.base == pytest.approx(ENGINE.base, rel=0.05)
         assert step.work(1000.0, 200.0) == pytest.approx(ENGINE.work(1000.0, 200.0), rel=0.05)
     assert differ > 8
@@ -520,7 +520,7 @@ def test_an_unknown_engine_under_a_flood_is_given_about_twice_its_fleet_until_it
     limited = [outcome for outcome in outcomes if LimitName.LEARNING_STEP in applied(outcome)]
     assert limited
     assert {outcome.decision.replicas for outcome in limited} == {4}
-    assert not outcomes[-1].memory.profile.fit.known
+    assert not outcomes[-1].memory.profile.engine.fit.known
     assert LimitName.LEARNING_STEP not in applied(world.run(400.0, 10)[-1])
 
 

@@ -10,7 +10,6 @@ import pytest
 from servingpool.adapters.prometheus.engines import profile_of, shipped, usable
 from servingpool.adapters.prometheus.promql import Queries, Scope
 from servingpool.api.serving_pool import ServingPool
-from servingpool.decision.learn.memory import Profile
 from servingpool.loop import backfill
 from servingpool.loop.backfill import PendingPool
 from servingpool.reconcile.keep.state import PoolState
@@ -42,7 +41,7 @@ def test_history_is_learned_before_the_first_decision() -> None:
     world.remember(minutes=50)
     world.step()
     assert world.state().memory.profile.learned > 2000
-    assert world.state().memory.profile.fit.known
+    assert world.state().memory.profile.engine.fit.known
     assert world.condition("Calibrating") == ("False", "Learned")
     assert isinstance(world.status()["lastDecision"]["need"], float)
     world.step(minutes=5)
@@ -60,7 +59,9 @@ def test_history_of_another_deployment_is_not_learned() -> None:
         world.step()
     alone, beside = (world.state().memory.profile for world in worlds)
     assert beside == alone
-    assert worlds[1].state("canary").memory.profile.fit not in (alone.fit, Profile().fit), "it has a past of its own"
+    canary = worlds[1].state("canary").memory.profile.engine
+    assert canary.fit.known, "it has a past of its own"
+    assert canary.fit != alone.engine.fit
 
 
 def test_a_large_history_of_another_deployment_costs_a_pool_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,7 @@ def test_the_need_can_be_recomputed_from_the_status_and_from_the_metrics() -> No
     assert shown["forForecast"] == min(weighed, key=lambda size: weighed[size])
     needs = (shown["forForecast"], shown["forInitialFleet"], shown["forPresentLoad"])
     assert told.need == max(needs)
-    plan = 0.7 * shown["fastFactor"] * shown["slowFactor"]
+    plan = 0.7 * shown["slowFactor"]
     above = plan * (0.05 - shown["missFloor"]) / shown["missCalibration"]
     assert shown["allowance"] == pytest.approx(shown["missFloor"] + above, rel=1e-3)
     registry, decision = exposed(world), world.decision()

@@ -41,5 +41,5 @@ def test_answers_that_turn_longer_are_learned_by_their_steps_again() -> None:
     long = replace(poisson("chat", [2.0], 1800.0, prompt=600, output=200), name=short.name)
     policy = Ours()
     simulate(short.then(long), engine_profile("a100-70b-tp4"), SHORT, policy, SimulationOptions(initial_replicas=4))
-    assert policy.memory.profile.fit.decodes
-    assert policy.memory.profile.fit.known
+    assert policy.memory.profile.engine.fit.decodes
+    assert policy.memory.profile.engine.fit.known

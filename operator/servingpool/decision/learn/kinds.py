@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from servingpool.decision.engine import StepTime
 from servingpool.decision.learn.miss_curve import highest_knee, tpot_infeasible
 from servingpool.decision.learn.step_time import Saturation, StepTimeFit
 from servingpool.decision.observation import Observation, Reading, Replica, Unknown
@@ -18,6 +19,8 @@ from servingpool.decision.pool import Pool
 
 COLD_STARTS_KEPT, MOST_STARTING = 12, 64
 """Starts that are remembered, and replicas that are followed while they start, at most."""
+UNSCHEDULABLE_AFTER = 300.0
+"""Seconds that pods wait for a node before ordering more is pointless: nodes take 2 to 4 minutes."""
 LONGEST_COLD_START = 1800.0
 """Seconds; a start that took longer waited for a node or an image, and says nothing on loading."""
 
@@ -83,7 +86,7 @@ class Shortage:
         capacity is missing now.
         """
         lost = ready < self.reached
-        if any(lost or pod.age > params.unschedulable_after for pod in without_node):
+        if any(lost or pod.age > UNSCHEDULABLE_AFTER for pod in without_node):
             return f"pods without a node: {len(without_node)}"
         if self.uncreated_since is not None and (lost or self.refused(now, params)):
             return f"replicas that were requested and have no pod: {missing}; check quotas and the workload's events"
@@ -123,6 +126,19 @@ class Kind:
     speed: float | None = None
     """Capacity of a replica, in replicas of the reference; 0 if it cannot hold TPOT, None until both have served."""
 
+    def step_time(
+        self, params: Params, *, tokens: float, prompt: float, steps: float, batch: float | None = None
+    ) -> StepTime | None:
+        """Step time for a request of so many prompt tokens, and steps of `tokens` each; None before the first step.
+
+        `batch`: requests in a full batch, where others than today's are asked for.
+        """
+        step = self.fit.solve(params)
+        if step is None:
+            return None
+        batch = self.saturation.batch if batch is None else batch
+        return step.limited(batch=batch, tokens=tokens, prompt_tokens=prompt, steps=steps)
+
     @property
     def known_speed(self) -> Reading:
         """`speed`, or why it is not known."""
@@ -138,7 +154,12 @@ def kind_of(kinds: Kinds, target: str) -> Kind:
 
 
 def updated(
-    kinds: Kinds, engines: Mapping[str, EngineDelta], observation: Observation, pool: Pool, elapsed: float
+    kinds: Kinds,
+    engines: Mapping[str, EngineDelta],
+    ready: Sequence[Replica],
+    starting: Sequence[Replica],
+    pool: Pool,
+    elapsed: float,
 ) -> Kinds:
     """The kinds after an observation, `elapsed` seconds after the last. A target that left the spec is forgotten."""
     found, params = [], pool.params
@@ -155,8 +176,8 @@ def updated(
             params=params,
         )
         cold_start = kind.cold_start.update(
-            tuple(one for one in observation.ready if one.target == target.name),
-            tuple(one for one in observation.starting if one.target == target.name),
+            tuple(one for one in ready if one.target == target.name),
+            tuple(one for one in starting if one.target == target.name),
         )
         found.append(replace(kind, fit=fit, saturation=saturation, cold_start=cold_start))
     return tuple(found)
@@ -167,27 +188,26 @@ def with_speeds(kinds: Kinds, reference: str, pool: Pool, *, tokens: float, prom
     if all(kind.target == reference for kind in kinds):
         return kinds  # the speed of a replica is that of the reference
 
-    def serves(kind: Kind) -> float | None:
-        """Requests/s of a replica at its highest load."""
-        step = kind.fit.solve(pool.params) if kind.fit.known else None
-        if step is None or steps <= 0.0:
-            return None
-        step = step.limited(batch=kind.saturation.batch, tokens=tokens, prompt_tokens=prompt, steps=steps)
-        return highest_knee(pool, step) / step.work(prompt, steps)
-
-    of_reference = serves(kind_of(kinds, reference))
-    if of_reference is None:
+    found = {}
+    for kind in kinds:
+        step = kind.step_time(pool.params, tokens=tokens, prompt=prompt, steps=steps)
+        if step is not None and kind.fit.known and steps > 0.0:
+            found[kind.target] = step
+    if reference not in found:
         return kinds
-    return tuple(_with_speed(kind, serves(kind), of_reference, pool, tokens) for kind in kinds)
 
+    def serves(target: str) -> float:
+        """Requests/s of a replica at its highest load."""
+        return highest_knee(pool, found[target]) / found[target].work(prompt, steps)
 
-def _with_speed(kind: Kind, serves: float | None, of_reference: float, pool: Pool, tokens: float) -> Kind:
-    if serves is None:
-        return kind
-    step = kind.fit.solve(pool.params)
-    if step is not None and tpot_infeasible(pool, replace(step, tokens=tokens)):
-        return replace(kind, speed=0.0)
-    return replace(kind, speed=min(MOST_SPEED, max(1.0 / MOST_SPEED, serves / of_reference)))
+    def speed(kind: Kind) -> float | None:
+        if kind.target not in found:
+            return kind.speed
+        if tpot_infeasible(pool, found[kind.target]):
+            return 0.0
+        return min(MOST_SPEED, max(1.0 / MOST_SPEED, serves(kind.target) / serves(reference)))
+
+    return tuple(replace(kind, speed=speed(kind)) for kind in kinds)
 
 
 def best_known(kinds: Kinds, observation: Observation) -> str:

@@ -10,10 +10,9 @@ from servingpool.decision.engine import Rates, StepTime
 from servingpool.decision.increase import Counts
 from servingpool.decision.learn.error_budget import Calibration, ErrorBudget
 from servingpool.decision.learn.forecast import Forecast, WorkForecast
-from servingpool.decision.learn.kinds import ColdStart, Kinds, Shortage
+from servingpool.decision.learn.kinds import ColdStart, Kind, Kinds, Shortage, kind_of
 from servingpool.decision.learn.miss_curve import Curve, MissCurve
 from servingpool.decision.learn.queue_in_ttft import QueueInTtft
-from servingpool.decision.learn.step_time import Saturation, StepTimeFit
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.gauges import GatewayGauge
@@ -35,12 +34,9 @@ class Profile:
 
     at: float = 0.0
     """Unix time in seconds of the last observation in the profile."""
-    fit: StepTimeFit = field(default_factory=StepTimeFit)
-    saturation: Saturation = field(default_factory=Saturation)
     queue_in_ttft: QueueInTtft = field(default_factory=QueueInTtft)
     curve: MissCurve = field(default_factory=MissCurve)
     forecast: Forecast = field(default_factory=Forecast)
-    cold_start: ColdStart = field(default_factory=ColdStart)
     budget: ErrorBudget = field(default_factory=ErrorBudget)
     calibration: Calibration = field(default_factory=Calibration)
     learned: float = 0.0
@@ -53,9 +49,19 @@ class Profile:
     vanished: Vanished | None = None
     """The gateway's series that was gone at 0 replicas; None where none was."""
     kinds: Kinds = ()
-    """Engines of each target; `fit` and `saturation` are those of the reference."""
+    """Engines of each target."""
     reference: str = ""
     """Name of the target in whose replicas capacity is counted."""
+
+    @property
+    def engine(self) -> Kind:
+        """Engines of the reference."""
+        return kind_of(self.kinds, self.reference)
+
+    @property
+    def cold_start(self) -> ColdStart:
+        """The last starts of all targets."""
+        return ColdStart(tuple(seconds for kind in self.kinds for seconds in kind.cold_start.seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,16 +159,9 @@ class Memory:
 
     def step_time(self, pool: Pool, batch: float | None = None) -> StepTime | None:
         """Step time as known, with so many requests in a full batch; None before the first."""
-        step = self.profile.fit.solve(pool.params)
-        if step is None:
-            return None
-        prompt, steps = self.window.lengths(self.interval, pool.params)
-        return step.limited(
-            batch=self.profile.saturation.batch if batch is None else batch,
-            tokens=self.window.tokens_a_step(pool.params),
-            prompt_tokens=prompt,
-            steps=steps,
-        )
+        window, params = self.window, pool.params
+        (prompt, steps), tokens = window.lengths(self.interval, params), window.tokens_a_step(params)
+        return self.profile.engine.step_time(params, tokens=tokens, prompt=prompt, steps=steps, batch=batch)
 
     def calm_since(self, pool: Pool) -> float | None:
         """Unix time in seconds, in the last 20 minutes, since which the last curve holds the SLO; None if unknown."""
@@ -171,7 +170,7 @@ class Memory:
 
     def calibrated(self, pool: Pool) -> bool:
         """Whether the pool was observed for long enough, kept history included, and its step time is known."""
-        return self.profile.learned >= pool.params.calibration and self.profile.fit.known
+        return self.profile.learned >= pool.params.calibration and self.profile.engine.fit.known
 
     def horizon(self, pool: Pool) -> float:
         """Seconds until all requested capacity serves: the cold starts, and an interval to see it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from servingpool.decision import zero
 from servingpool.decision.engine import Rates, StepTime
 from servingpool.decision.learn.error_budget import Calibration, ErrorBudget
 from servingpool.decision.learn.forecast import Forecast
-from servingpool.decision.learn.kinds import NO_ENGINE, kind_of, updated, with_speeds
+from servingpool.decision.learn.kinds import NO_ENGINE, updated, with_speeds
 from servingpool.decision.learn.memory import BIN, Memory, Profile, Scored, UpdateResult
 from servingpool.decision.learn.miss_curve import (
     OVERLOAD,
@@ -25,7 +25,7 @@ from servingpool.decision.learn.miss_curve import (
     posterior,
     tpot_infeasible,
 )
-from servingpool.decision.learn.step_time import short_answers
+from servingpool.decision.learn.step_time import NEARLY_FULL, short_answers
 from servingpool.decision.observation import Histogram, Observation, Unknown
 from servingpool.decision.observe.columns import WORK, Column
 from servingpool.decision.observe.counters import CounterDelta, Last, diff_counters
@@ -34,6 +34,7 @@ from servingpool.decision.observe.latency import Misses, Tail
 from servingpool.decision.observe.lateness import Lateness
 from servingpool.decision.observe.queueing import Look, looked
 from servingpool.decision.observe.window import MINUTE, Demand, Slice, rate_window, usual
+from servingpool.decision.params import LONGEST_GAP
 from servingpool.decision.pool import Pool
 
 LEAST_SPAN = 1.0
@@ -60,11 +61,11 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         memory = memory.interrupted()  # the clock was set back: nothing in the windows can be compared with now
     if memory.at is not None and now < memory.at + LEAST_SPAN:
         return UpdateResult.of(memory, *_known(memory, pool), pool)
-    longest = pool.params.longest_gap
+    longest = LONGEST_GAP
     span = min(now - memory.at, longest) if memory.at is not None else 0.0
     since = math.inf if memory.covered_at is None else now - memory.covered_at
     observation, gauge = with_believed_queue(observation, memory.gateway_gauge, memory.window, pool.params.stands_still)
-    answers = short_answers(memory.window, memory.profile.fit, pool.params)
+    answers = short_answers(memory.window, memory.profile.engine.fit, pool.params)
     if answers.by_prompt and not pool.prefills:
         pool = replace(pool, prefills=True)
     tick = _Tick(observation, pool, now, span, since if since <= longest else span)
@@ -74,14 +75,14 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         Last(memory.samples, memory.gateway_queue, memory.client),
         usual(
             memory.window,
-            lambda: memory.step_time(pool) if memory.profile.fit.known else None,
-            _full_from(memory.profile, pool),
+            lambda: memory.step_time(pool) if memory.profile.engine.fit.known else None,
+            _full_from(memory.profile),
             short=answers.short,
         ),
     )
     before, memory = memory, _with_gateway_demand(tick, delta, _add_to_windows(tick, delta, memory))
     memory = memory if gauge is memory.gateway_gauge else replace(memory, gateway_gauge=gauge)
-    memory = _with_curve_of_the_full_batch(memory, pool, before.profile.saturation.batch)
+    memory = _with_curve_of_the_full_batch(memory, pool, before.profile.engine.saturation.batch)
     step, demand = _known(memory, pool)
     unknown = step is None or demand is None or delta.coverage == 0.0
     if unknown or memory.looks:
@@ -97,9 +98,9 @@ def _looks(tick: _Tick, memory: Memory) -> tuple[Look, ...]:
     return looked(memory.looks, observation, {one.replica for one in memory.standing}, pool.slo.queue_bound)
 
 
-def _full_from(profile: Profile, pool: Pool) -> dict[str, float]:
+def _full_from(profile: Profile) -> dict[str, float]:
     """Running requests from which on a replica may be full, by target."""
-    return {kind.target: pool.params.nearly_full * kind.saturation.most_running for kind in profile.kinds}
+    return {kind.target: NEARLY_FULL * kind.saturation.most_running for kind in profile.kinds}
 
 
 def _known(memory: Memory, pool: Pool) -> tuple[StepTime | None, Demand | None]:
@@ -114,7 +115,7 @@ def _with_curve_of_the_full_batch(memory: Memory, pool: Pool, before: float) -> 
     A full replica has a load of 1. Seen full for the first time at a load of 0.06, it shows that all loads so far were
     sixteen times as high.
     """
-    if memory.profile.saturation.batch == before:
+    if memory.profile.engine.saturation.batch == before:
         return memory
     old, new = memory.step_time(pool, before), memory.step_time(pool)
     if old is None or new is None:
@@ -127,16 +128,14 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
     """The memory with the observation in its windows, and what can be learned without knowing what requests cost."""
     observation, now, span, params = tick.observation, tick.now, tick.span, tick.pool.params
     seen = delta.covered > 0.0
-    hole = memory.covered_at is None or now - memory.covered_at > params.longest_gap
+    hole = memory.covered_at is None or now - memory.covered_at > LONGEST_GAP
     if seen and (hole or memory.since is None):
         # The loop, Prometheus or the fleet was away. Windows fill anew, and nothing is removed until they have.
         memory = replace(memory.without_forecasts(), since=now, recommendations=())
     profile = _with_engines(tick, delta, memory)
     # Without a step nobody tells whether the engine is still another one.
     engine = delta.engines.get(profile.reference, NO_ENGINE)
-    doubted = profile.fit.changed(params) and (engine.steps if profile.fit.decodes else engine.prefills)
-    # A replica with a sample has served: not to be Ready for a moment is no start.
-    starting = tuple(one for one in observation.starting if one.name not in memory.samples)
+    doubted = profile.engine.fit.changed(params) and (engine.steps if profile.engine.fit.decodes else engine.prefills)
     profile = replace(
         profile,
         at=now if seen else profile.at,
@@ -144,7 +143,6 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
             delta.waits, known=delta.queue_excluded, elapsed=tick.elapsed, params=params
         ),
         curve=profile.curve.doubted(tick.elapsed) if doubted else profile.curve,
-        cold_start=profile.cold_start.update(observation.ready, starting),
         learned=profile.learned + (tick.elapsed if seen else 0.0),
     )
     interval = memory.interval
@@ -180,10 +178,11 @@ def _with_engines(tick: _Tick, delta: CounterDelta, memory: Memory) -> Profile:
     """The profile with what the engines showed of their steps and their full batches."""
     profile, pool, params = memory.profile, tick.pool, tick.pool.params
     (prompt, steps), tokens = memory.window.lengths(memory.interval, params), memory.window.tokens_a_step(params)
-    kinds = updated(profile.kinds, delta.engines, tick.observation, pool, tick.elapsed)
+    # A replica with a sample has served: not to be Ready for a moment is no start.
+    starting = [one for one in tick.observation.starting if one.name not in memory.samples]
+    kinds = updated(profile.kinds, delta.engines, tick.observation.ready, starting, pool, tick.elapsed)
     kinds = with_speeds(kinds, profile.reference, pool, tokens=tokens, prompt=prompt, steps=steps)
-    reference = kind_of(kinds, profile.reference)
-    return replace(profile, kinds=kinds, fit=reference.fit, saturation=reference.saturation)
+    return replace(profile, kinds=kinds)
 
 
 def _with_gateway_demand(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
@@ -272,18 +271,18 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     past_loads = memory.past_loads.update(now, Rates(*map(window.per_replica, demand.rates)), step)
     by_engines = pool.slo.time_to_first_token is not None and not pool.slo.at_gateway
     if excluded and not before.profile.queue_in_ttft.excluded and by_engines:
-        memory = _judged_anew(memory, judge)
+        memory = _judged_anew(memory, [judge.missed(Slice(window.rows[at : at + 1])) for at in range(len(window.rows))])
     # If an idle engine already breaks TPOT, misses of TPOT say nothing about fleet size. What is learned stays for
     # hours, so until the fit is known such requests teach nothing.
     infeasible = tpot_infeasible(pool, step)
     in_all = judge.missed(last, output_tokens=False) if infeasible else late
-    sure = memory.profile.fit.known or not infeasible
+    sure = memory.profile.engine.fit.known or not infeasible
     mean = window.last(pool.params.mean_window)
     usual = mean.first_tokens.total * tick.elapsed / max(mean.seconds, tick.elapsed)
     carried, curve, calibration = in_all, memory.profile.curve, memory.profile.calibration
     if in_all.requests > 0.0 and sure:
         attribution = attribute_load(pool, step, demand, window, partial(past_loads.highest, step=step))
-        carried = _carried(in_all, attribution) if memory.profile.saturation.known else in_all
+        carried = _carried(in_all, attribution) if memory.profile.engine.saturation.known else in_all
         calibration = _calibration(tick, memory, demand, carried, usual, before=before)
         curve = curve.update(
             late_at=attribution.late,
@@ -293,7 +292,7 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
             elapsed=tick.elapsed,
             params=pool.params,
         )
-    forecast, budget = _forecast(tick, memory, demand), _budget(tick, memory, carried, in_all, usual)
+    forecast, budget = _forecast(tick, memory, demand), _budget(tick, memory, in_all)
     busy = memory.profile.busy
     if last.total(Column.BEGUN) > 0.0:
         busy = busy.update(
@@ -322,7 +321,7 @@ def _calibration(
     """Misses observed and predicted, with the tick's where its load was in the units of the prediction."""
     profile = memory.profile
     predicted = None
-    if before.profile.saturation.batch == profile.saturation.batch:
+    if before.profile.engine.saturation.batch == profile.engine.saturation.batch:
         predicted = _predicted(tick, before, memory.window.per_replica(demand.level))
     if predicted is None or not carried.requests > 0.0 < usual:
         return profile.calibration
@@ -346,17 +345,15 @@ def _forecast(tick: _Tick, memory: Memory, demand: Demand) -> Forecast:
     )
 
 
-def _budget(tick: _Tick, memory: Memory, carried: Misses, in_all: Misses, usual: float) -> ErrorBudget:
+def _budget(tick: _Tick, memory: Memory, misses: Misses) -> ErrorBudget:
     """The error budget with this tick added; unchanged where the pool is not in charge or not calibrated."""
     pool, budget = tick.pool, memory.profile.budget
     if not pool.in_charge or not memory.calibrated(pool):
         return budget
     requested, starting = tick.observation.requested, tick.observation.starting
     return budget.update(
-        carried=carried,
-        in_all=in_all,
+        misses=misses,
         allowed=pool.slo.allowed,
-        usual=usual,
         elapsed=tick.elapsed,
         above_min=requested > pool.min_replicas,
         # More careful planning brings no replica for which there is no node.
@@ -365,24 +362,19 @@ def _budget(tick: _Tick, memory: Memory, carried: Misses, in_all: Misses, usual:
     )
 
 
-def _judged_anew(memory: Memory, judge: Lateness) -> Memory:
-    """The memory once it is known that the TTFT histogram excludes the queue.
+def _judged_anew(memory: Memory, verdicts: Sequence[Misses]) -> Memory:
+    """The memory once it is known that the TTFT histogram excludes the queue, with `verdicts` on the window's ticks.
 
     What it taught is dropped, and the last minutes' score is what the other witnesses say. Each tick is judged alone:
     a witness counts those late for their first token and those late for the others, and over minutes that were bad for
     both the same requests would count twice.
     """
-    window = memory.window
-    window = window.judged_anew([judge.missed(Slice(window.rows[at : at + 1])) for at in range(len(window.rows))])
-    rows = window.rows[:-1]
-    ends = [*(entry.begin for entry in memory.score), math.inf][1:]
-    score = []
-    for scored, end in zip(memory.score, ends, strict=True):
-        misses = Slice(rows[(rows[:, Column.AT] >= scored.begin) & (rows[:, Column.AT] < end)]).misses
-        reaches = len(rows) and scored.begin >= rows[0, Column.AT]
-        score.append(Scored(scored.begin, misses.requests, misses.late) if reaches else scored)
+    window, earlier = memory.window.judged_anew(verdicts), verdicts[:-1]
+    begin = float(window.rows[0, Column.AT])
+    again = Scored(begin, sum(tick.requests for tick in earlier), sum(tick.late for tick in earlier))
+    score = (*(one for one in memory.score if one.begin + BIN <= begin), again)
     profile = replace(memory.profile, curve=MissCurve(), calibration=Calibration())
-    return replace(memory, window=window, profile=profile, score=tuple(score), predicted_by=None)
+    return replace(memory, window=window, profile=profile, score=score, predicted_by=None)
 
 
 def _carried(in_all: Misses, attribution: LoadAttribution) -> Misses:

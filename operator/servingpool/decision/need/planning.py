@@ -20,11 +20,11 @@ from servingpool.decision.need.costs import cheapest, miss_penalty
 from servingpool.decision.need.mix import Frontier
 from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, Unknown
 from servingpool.decision.observe.gauges import believed_queue
-from servingpool.decision.params import REMEMBERED
+from servingpool.decision.params import LONGEST_GAP, REMEMBERED
 from servingpool.decision.plan import AtZero, Course, Plan
 from servingpool.decision.pool import Pool
 from servingpool.decision.words import clock, span
-from servingpool.decision.zero import Busy, GatewayDemand
+from servingpool.decision.zero import GatewayDemand
 
 PENALTY_SHARE = 1.0 / 60.0
 """Share of the remembered time for which about a penalty is kept: to find a penalty takes longer than two decisions."""
@@ -199,7 +199,7 @@ def at_zero(observation: Observation, pool: Pool, memory: Memory, now: float, fr
     if seen is not None:
         gone = f"while the fleet was at 0, the gateway's metrics vanished ({clock(seen.at)})"
         return AtZero(max(requested, 1), f"{gone}, so requests could not be seen")
-    unknown, longest = demand.unknown_for(now), pool.params.longest_gap
+    unknown, longest = demand.unknown_for(now), LONGEST_GAP
     if demand.unknown is None:
         idle = span(now - demand.request_at)
         why = "the first replica after 0 is starting" if requested else f"no request at the gateway for {idle}"
@@ -214,7 +214,8 @@ def _for_the_usual(
 ) -> tuple[float, Course | None]:
     """Replicas for the usual demand of busy hours, or for what has come where that is more; 1 if nothing is known."""
     profile, params, busy = memory.profile, pool.params, memory.profile.busy
-    step = _step_of(memory, busy, pool)
+    # Windows are empty after a night at 0 replicas.
+    step = profile.engine.step_time(params, tokens=busy.tokens, prompt=busy.prompt, steps=busy.steps)
     if step is None or busy.seconds <= 0.0 or not memory.calibrated(pool):
         return 1, None
     work, horizon = step.work(busy.prompt, busy.steps), memory.horizon(pool)
@@ -227,18 +228,6 @@ def _for_the_usual(
     found = cheapest(outlook, curve, allowance, (penalty,), frontier)
     course = Course(found.fleets, found.misses, found.expected, level, curve)
     return max(float(found.replicas[0, 0]), float(found.fleets[0])), course
-
-
-def _step_of(memory: Memory, busy: Busy, pool: Pool) -> StepTime | None:
-    """The step time of the usual request of busy hours.
-
-    The windows cannot give that step time: they are empty after a night at 0 replicas.
-    """
-    step = memory.profile.fit.solve(pool.params)
-    if step is None:
-        return None
-    batch = memory.profile.saturation.batch
-    return step.limited(batch=batch, tokens=busy.tokens, prompt_tokens=busy.prompt, steps=busy.steps)
 
 
 def _requests(demand: GatewayDemand) -> str:

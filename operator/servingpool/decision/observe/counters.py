@@ -65,10 +65,13 @@ from servingpool.decision.observe.samples import (
     table_of,
     with_empty_series,
 )
+from servingpool.decision.params import LONGEST_GAP
 from servingpool.decision.pool import Pool, Slo
 
 RATE_SCRAPES = 2.0
 """Scrape intervals of a rate window at least: a rate over one pair of scrapes swings with their phase."""
+PREFILL_BESIDE_QUEUE = 2.0
+"""TTFT from admission of requests that queued, over the mean. At 1 status was 3 to 7 points high."""
 LEAST_TOKENS = 50.0
 """Decoded in an interval, below which their mean ITL is noise."""
 
@@ -191,12 +194,12 @@ def diff_counters(
     observation: Observation, pool: Pool, last: Last = NOTHING_LAST, known: Usual = NOTHING_USUAL
 ) -> CounterDelta:
     """The increases since the `last` observation. `known`: usual figures, by which an outlier is recognised."""
-    params, slo = pool.params, pool.slo
+    slo = pool.slo
     ready = {replica.name: replica for replica in observation.ready}
     table = _table(observation, pool, ready, last.samples, known)
-    found, samples, damaged, left_out = _compared(table, ready, pool, known)
+    found, samples, damaged, left_out = _compared(table, ready, known)
     first = Column.TTFT_COUNT
-    sums, grown = found.increase.sum(axis=0), _growth(found, params.longest_gap)
+    sums, grown = found.increase.sum(axis=0), _growth(found, LONGEST_GAP)
     # A replica whose scrape was lost, or that is not Ready for a moment, is compared with its last sample.
     alive = ready.keys() | {replica.name for replica in observation.starting}
     samples = {name: one for name, one in last.samples.items() if name in alive} | samples
@@ -206,13 +209,13 @@ def diff_counters(
     moving = np.array([one.replica not in hung for one in table.metrics], bool)
     running, waiting = (table.gauges * moving[:, None]).T
     targets = np.array([ready[one.replica].target for one in table.metrics], object)
-    queues = _queues(table.metrics, waiting, observation.ready, last.samples, params.longest_gap)
+    queues = _queues(table.metrics, waiting, observation.ready, last.samples, LONGEST_GAP)
     scraped_at = max((one.scraped_at for one in table.metrics), default=None)
     passed = float(sums[Column.BEGUN]) + grown
     gateway = _gateway_after(observation.gateway.queue, last.gateway, passed, scraped_at)
     waits = _waits(found, (last.gateway, gateway), slo.time_to_first_token)
-    client, first_tokens = _client_ttft(last.client, observation.gateway, slo, params.longest_gap)
-    late = _late_by_queue(found.increase, waits, slo.time_to_first_token, params.prefill_beside_queue)
+    client, first_tokens = _client_ttft(last.client, observation.gateway, slo, LONGEST_GAP)
+    late = _late_by_queue(found.increase, waits, slo.time_to_first_token, PREFILL_BESIDE_QUEUE)
     return CounterDelta(
         sums=(*sums.tolist(), grown, *late, *first_tokens),
         covered=float(found.seconds @ np.array([one.weight for one in found.replicas])),
@@ -249,7 +252,7 @@ def _table(
     was = np.array([one.figures for one in before]).reshape(-1, FIGURES)
     at = np.array([one.scraped_at for one in shown])
     seconds = at - np.array([one.at for one in before])
-    recent = seconds <= pool.params.longest_gap
+    recent = seconds <= LONGEST_GAP
     metrics = with_believed_gauges(shown, before, recent, known)
     gauges = np.array([(one.running, one.waiting) for one in metrics], np.float64).reshape(-1, 2)
     restarted, fell = resets(was[:, COUNTERS], figures[:, COUNTERS])
@@ -282,14 +285,14 @@ def _table(
 
 
 def _compared(
-    table: _Table, ready: Mapping[str, Replica], pool: Pool, known: Usual
+    table: _Table, ready: Mapping[str, Replica], known: Usual
 ) -> tuple[_Intervals, dict[str, Sample], dict[str, str], int]:
     """The intervals since the samples before. After a counter reset all that an engine counts came since.
 
     A sample that cannot be compared, and an outlier, are left out, and the next one is compared with the one before.
     Also the samples to compare the next ones with, why one or a gauge of it is left out, by replica, and how many are.
     """
-    recent, restarted = table.seconds <= pool.params.longest_gap, table.restarted
+    recent, restarted = table.seconds <= LONGEST_GAP, table.restarted
     before, was, seconds, damaged = list(table.before), table.was.copy(), table.seconds.copy(), dict(table.damaged)
     # Taken for 0, one scrape without 50,000 rejections made 50,000 arrivals of the next, and 80 replicas of 3. Left at
     # what it was, the other figures of its scrape would be read without it.

@@ -1,14 +1,13 @@
 """The learned profile of a pool in the resource's status: read with care, for anyone may have written it.
 
-Lists are kept as text: `kubectl describe` gives each figure of a list a line of its own. Keys are those of the first
-release. A profile of version 2, which kept demand in replicas kept busy and not in rates, is read too.
+Lists are kept as text: `kubectl describe` gives each figure of a list a line of its own. A profile of another version
+is discarded, and history teaches the pool anew.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Annotated, Any, ClassVar, TypeVar, get_type_hints
 
 import numpy as np
@@ -35,9 +34,7 @@ from servingpool.decision.learn.step_time import LEAST_SECONDS, Saturation, Step
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.zero import Busy, Vanished
 
-VERSION, BEFORE = 3, 2
-FIRST_KEYS = {"initial_replicas": "found", "predicted": "foretold", "observed": "came"}
-"""Keys of the first release, by the names that the core has for them now."""
+VERSION = 4
 MOST_REQUESTS = 1e6
 """Effective requests at one load, of which a tick adds 12 and four hours leave 1/e. More is a damaged profile."""
 MOST_SLOW = 24.0
@@ -86,7 +83,6 @@ Row = Annotated[tuple[Each, ...], BeforeValidator(_figures), PlainSerializer(_te
 # Seven digits: a third of the bytes, far below the noise.
 Figure = Annotated[float, PlainSerializer(lambda figure: float(f"{figure:.7g}"), when_used="json")]
 NonNegative = Annotated[Figure, Field(ge=0.0)]
-Work = Annotated[NonNegative, Field(le=MOST_WORK)]
 Rate = Annotated[NonNegative, Field(le=MOST_RATE)]
 RatesOf = Annotated[Row[Rate], Field(min_length=2, max_length=2), AfterValidator(Rates._make)]
 Count = Annotated[NonNegative, Field(le=MOST_REQUESTS)]
@@ -102,25 +98,20 @@ Pairs = Annotated[
 class _Part(BaseModel):
     """A dataclass of the core, as kept. None stands for the core's default."""
 
-    model_config = ConfigDict(
-        from_attributes=True,
-        allow_inf_nan=False,
-        alias_generator=lambda name: FIRST_KEYS.get(name, name),
-        validate_by_name=True,
-    )
+    model_config = ConfigDict(from_attributes=True, allow_inf_nan=False)
     core: ClassVar[type]
 
 
-def _part(core: type, needed: str, *, without: str = "", **bounds: Any) -> Any:
+def _part(core: type, *, optional: str = "", without: str = "", **bounds: Any) -> Any:
     """The fields of a dataclass of the core, as kept. A float without bounds is 0 or more.
 
-    A profile that lacks one of the `needed` fields is damaged; earlier releases did not write the others.
+    A profile that lacks a field is damaged, but for the `optional` one: a merge patch drops what is null.
     """
     types = get_type_hints(core)
-    if unknown := {*needed.split(), *without.split(), *bounds} - types.keys():
+    if unknown := {*optional.split(), *without.split(), *bounds} - types.keys():
         raise TypeError(f"{core.__name__} has no {', '.join(sorted(unknown))}")
     fields: dict[str, Any] = {
-        name: (bounds.get(name, NonNegative if of is float else of), ... if name in needed.split() else None)
+        name: (bounds.get(name, NonNegative if of is float else of), None if name == optional else ...)
         for name, of in types.items()
         if name not in without.split()
     }
@@ -131,21 +122,20 @@ def _part(core: type, needed: str, *, without: str = "", **bounds: Any) -> Any:
 
 _FIT = _part(
     StepTimeFit,
-    "gram moment windows scale drift",
     gram=Annotated[Row[Figure], Field(min_length=9, max_length=9)],
     moment=Annotated[Row[Figure], Field(min_length=3, max_length=3)],
     drift=Figure,
 )
 _SATURATION = _part(
     Saturation,
-    "",
+    optional="batch",
     batch=Annotated[Batch | None, BeforeValidator(lambda batch: None if batch == math.inf else batch)],
 )
-_COLD_START = _part(ColdStart, "seconds loading", seconds=Row[Annotated[float, Field(gt=0.0, le=LONGEST_COLD_START)]])
+_COLD_START = _part(ColdStart, seconds=Row[Annotated[float, Field(gt=0.0, le=LONGEST_COLD_START)]])
 _KIND = _part(
     Kind,
-    "target fit cold_start",
-    target=Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)],
+    optional="speed",
+    target=Annotated[str, Field(max_length=LONGEST_NAME)],
     fit=_FIT,
     saturation=_SATURATION,
     cold_start=_COLD_START,
@@ -153,37 +143,26 @@ _KIND = _part(
 )
 _PROFILE = _part(
     Profile,
-    "at fit curve forecast cold_start budget calibration learned slo",
+    optional="vanished",
     # Seven digits of a Unix time are a quarter of an hour: history would be learned twice, or not at all.
     at=Annotated[float, PlainSerializer(lambda at: round(at, 3), when_used="json")],
-    fit=_FIT,
-    saturation=_SATURATION,
     queue_in_ttft=_part(
         QueueInTtft,
-        "moments queued excluded",
         moments=Annotated[Row[NonNegative], Field(min_length=len(PAIRS), max_length=len(PAIRS))],
     ),
-    curve=_part(MissCurve, "requests late", requests=Counts, late=Counts),
+    curve=_part(MissCurve, requests=Counts, late=Counts),
     forecast=_part(
         Forecast,
-        "pairs mean seen initial_replicas",
         without="pending",
         pairs=Pairs,
         mean=RatesOf,
         initial_replicas=Annotated[int, Field(ge=0, le=MOST_WORK)],
     ),
-    cold_start=_COLD_START,
-    budget=_part(
-        ErrorBudget,
-        "",
-        fast=Annotated[Figure, Field(ge=-1.0, le=1.0)],
-        slow=Annotated[Figure, Field(ge=-MOST_SLOW, le=MOST_SLOW)],
-    ),
-    calibration=_part(Calibration, "predicted observed"),
-    busy=_part(Busy, "", rates=RatesOf, tokens=Annotated[Figure, Field(ge=1.0)]),
+    budget=_part(ErrorBudget, slow=Annotated[Figure, Field(ge=-MOST_SLOW, le=MOST_SLOW)]),
+    calibration=_part(Calibration),
+    busy=_part(Busy, rates=RatesOf, tokens=Annotated[Figure, Field(ge=1.0)]),
     vanished=_part(
         Vanished,
-        "at gateway",
         at=Annotated[float, Field(ge=0.0, le=LATEST)],
         gateway=Annotated[str, Field(max_length=512)],
     )
@@ -193,84 +172,30 @@ _PROFILE = _part(
 )
 
 
-class _ForecastBefore(BaseModel):
-    """The forecast of a profile of version 2, in replicas kept busy."""
-
-    model_config = ConfigDict(allow_inf_nan=False)
-
-    pairs: Annotated[Row[Work], _rows(3)]
-    mean: Work
-    seen: NonNegative
-    found: Annotated[int, Field(ge=0, le=MOST_WORK)]
-
-
-class _BusyBefore(BaseModel):
-    """What that profile knows of busy hours, likewise."""
-
-    model_config = ConfigDict(allow_inf_nan=False)
-
-    level: Work = 0.0
-
-
-class _Before(BaseModel):
-    """What a profile of version 2 has in replicas kept busy."""
-
-    forecast: _ForecastBefore
-    busy: _BusyBefore = _BusyBefore()
-
-    def in_rates(self, profile: Profile) -> Profile:
-        """The profile with these figures by its own step time; without them where no step was seen."""
-        # In the moments each step counts over its time: they are to each other as decode steps/s and prompt tokens/s.
-        step, (_, steps, prompt) = profile.fit.solve(DEFAULT), profile.fit.moment
-        mix = Rates(max(0.0, prompt), max(0.0, steps))
-        work = 0.0 if step is None else replace(step, batch=profile.saturation.batch).work(*mix)
-        if not 0.0 < work < math.inf:
-            return profile
-
-        each = [min(part / work, MOST_RATE) for part in mix]
-
-        def rates(level: Any) -> Any:
-            return np.minimum(np.multiply.outer(level, each), MOST_RATE)
-
-        old = self.forecast
-        mean, usual = (Rates(*rates(level).tolist()) for level in (old.mean, self.busy.level))
-        forecast = Forecast((), rates(old.pairs), mean, old.seen, old.found)
-        return replace(profile, forecast=forecast, busy=replace(profile.busy, rates=usual))
-
-
-KEYS = ("version", *(field.alias for field in _PROFILE.model_fields.values()))
+KEYS = ("version", *_PROFILE.model_fields)
 """Keys that `dump`'s data may have."""
 
 
 def dump(profile: Profile) -> dict[str, Any]:
-    """Plain data for JSON, about 9 KiB.
-
-    Forecasts still open are left out. So is the kind of a target alone, which `decision.allocate` makes anew.
-    """
-    data: dict[str, Any] = {"version": VERSION} | _PROFILE.model_validate(profile).model_dump(
-        mode="json", by_alias=True
-    )
-    if len(profile.kinds) < 2:
-        del data["kinds"], data["reference"]
-    return data
+    """Plain data for JSON, about 9 KiB. Forecasts still open are left out."""
+    kept: dict[str, Any] = _PROFILE.model_validate(profile).model_dump(mode="json")
+    return {"version": VERSION, **kept}
 
 
 def load(data: object) -> Profile:
-    """Read what `dump` wrote, today's or version 2. ValueError says why where it is damaged or of another version."""
+    """Read what `dump` wrote. ValueError says why where it is damaged or of another version."""
     version = data.get("version") if isinstance(data, Mapping) else None
-    if not isinstance(data, Mapping) or version not in (BEFORE, VERSION):
-        raise ValueError(f"profile has version {version!r}, this operator reads versions {BEFORE} and {VERSION}")
+    if version != VERSION:
+        raise ValueError(f"profile has version {version!r}, this operator reads version {VERSION}")
     try:
-        before = _Before.model_validate(data) if version == BEFORE else None
-        known = data if before is None else {**data, "forecast": Forecast()}
-        profile: Profile = _made(_PROFILE.model_validate(known))
+        profile: Profile = _made(_PROFILE.model_validate(data))
     except ValidationError as damage:
         first = damage.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise ValueError(f"profile is damaged: {place}: {first['msg']}, got {first['input']!r:.60}") from damage
     for contradiction in _contradictions(profile):
         raise ValueError(f"profile is damaged: {contradiction}")
-    return profile if before is None else before.in_rates(profile)
+    return profile
 
 
 def _made(kept: Any) -> Any:
@@ -284,10 +209,8 @@ def _contradictions(profile: Profile) -> Iterator[str]:
     """Figures that contradict each other though each is within its bounds."""
     if any(late > seen for seen, late in zip(profile.curve.requests, profile.curve.late, strict=True)):
         yield "curve: late requests must not outnumber all requests"
-    engines: dict[str, Profile | Kind] = {"": profile}
-    engines |= {f"kinds.{index}.": kind for index, kind in enumerate(profile.kinds)}
-    for place, engine in engines.items():
-        fit, full = engine.fit, engine.saturation
+    for index, kind in enumerate(profile.kinds):
+        place, fit, full = f"kinds.{index}.", kind.fit, kind.saturation
         if fit.windows and fit.scale < FASTEST_STEP / 2.0:
             yield f"{place}fit: scale must be at least {FASTEST_STEP / 2.0} s after a window, got {fit.scale:g} s"
         step, most = fit.solve(DEFAULT), SLOWEST_STEP * fit.scale
