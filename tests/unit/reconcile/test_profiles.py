@@ -40,7 +40,7 @@ def test_resumes_with_its_profile_after_a_restart() -> None:
     assert len(world.writes.statuses) - writes <= 2, "a restart is no reason to write every pool"
 
 
-@pytest.mark.parametrize("damage", [{"version": 99}, {"fit": {"gram": "nonsense"}}, {"model": "another"}])
+@pytest.mark.parametrize("damage", [{"version": 99}, {"curve": {"requests": "nonsense"}}, {"model": "another"}])
 def test_a_profile_that_cannot_be_used_is_dropped(damage: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     world = settled()
     world.step(minutes=12)
