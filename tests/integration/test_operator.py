@@ -59,7 +59,7 @@ def test_scales_up_when_load_grows_and_says_so_once(cluster: Cluster, operator: 
     assert status["lastScaleTime"]
     assert status["lastDecision"]["need"] > 0
     wait_until(lambda: "profile" in cluster.status("chat"), PATIENCE, "what was learned is kept")
-    assert cluster.status("chat")["profile"]["fit"]["windows"] > 0
+    assert cluster.status("chat")["profile"]["kinds"][0]["fit"]["windows"] > 0
 
 
 @side_by_side
