@@ -150,7 +150,7 @@ Kinds = tuple[Kind, ...]
 
 def kind_of(kinds: Kinds, target: str) -> Kind:
     """The engines of a target, as learned."""
-    return next((kind for kind in kinds if kind.target == target), Kind(target))
+    return next((kind for kind in kinds if kind.target == target), None) or Kind(target)  # made only where it is needed
 
 
 def updated(
