@@ -14,7 +14,7 @@ from aiohttp import web
 
 from servingpool.adapters.cluster import session
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.kubeconfig import Login
+from servingpool.adapters.cluster.kubeconfig import Login, unusable
 from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.adapters.cluster.paths import base_of, version_of
 from servingpool.handlers import lifecycle
@@ -75,6 +75,8 @@ class Server:
         """What the watch sends; None ends it."""
         self.refusals = 0
         """Answers that are 401 from now on."""
+        self.unreadable = 0
+        """Times that the credentials cannot be read from now on."""
         self.broken: list[bytes] = []
         """Answers to lists that are no JSON, to be sent first."""
         self.running: asyncio.Task[None] | None = None
@@ -185,12 +187,22 @@ async def test_a_watch_that_fails_begins_anew(tmp_path: Any) -> None:
             await server.until("seen", 10 + number)
 
 
-async def test_an_outage_of_the_api_server_is_waited_for(tmp_path: Any) -> None:
-    """From the start on: each request is a 401, or each list a login page."""
-    server = Server()
-    server.stored, server.refusals, server.broken = [deployment("seen")], 20, [b"<html>"] * 5
+async def test_an_outage_of_the_api_server_is_waited_for(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the start on: the credentials cannot be read, each request is a 401, or each list a login page."""
+    server, read = Server(), Login.authorization
+
+    def authorization(login: Login, *, anew: bool = False) -> str | None:
+        if server.unreadable:
+            server.unreadable -= 1
+            raise unusable("the program 'aws' gives none")
+        return read(login, anew=anew)
+
+    monkeypatch.setattr(session, "FRESH", 0.0)
+    monkeypatch.setattr(Login, "authorization", authorization)
+    server.stored, server.unreadable, server.refusals, server.broken = [deployment("seen")], 5, 20, [b"<html>"] * 5
     async with operator(server, tmp_path / "config"):
         await server.until("seen", 1)
-        server.stored, server.refusals, server.broken = [deployment("seen", 2)], 20, [b"<html>"] * 5
+        server.stored, server.unreadable = [deployment("seen", 2)], 5
+        server.refusals, server.broken = 20, [b"<html>"] * 5
         server.lines.put_nowait(FAULTS["an error"])
         await server.until("seen", 2)

@@ -1,8 +1,8 @@
 """HTTP sessions to the API server, for the operator's requests and for kopf's watches.
 
-kopf ends the operator, and with it the scaling of all pools, on an answer that it cannot decode, on an error in a watch
-and on a second 401. Nobody's object, and no fault of a moment, may do that: kopf takes a session of ours, and this one
-turns each of them into an outage, which kopf bears.
+kopf ends the operator, and with it the scaling of all pools, on an answer that it cannot decode, on an error in a
+watch, on a second 401 and on credentials that cannot be read. Nobody's object, and no fault of a moment, may do that:
+kopf takes a session of ours, and this one turns each of them into an outage, which kopf bears.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from servingpool.adapters.cluster.errors import loads
+from servingpool.adapters.cluster.errors import ClusterError, loads
 from servingpool.adapters.cluster.kubeconfig import Login, acting
 
 OK, UNAUTHORIZED, GONE = 200, 401, 410
@@ -71,7 +71,10 @@ class _Authorized:
 
 
 async def _as_outage(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    found = await send(request)
+    try:
+        found = await send(request)
+    except ClusterError as error:  # a token's file is being replaced, or the program that gives the token failed
+        raise aiohttp.ClientConnectionError(str(error)) from error
     if found.status == UNAUTHORIZED:
         found.release()
         raise aiohttp.ClientConnectionError("401 Unauthorized")

@@ -1,4 +1,4 @@
-"""The error budget: the share of misses to plan with, given the misses of the last hour and day."""
+"""The error budget: the share of misses to plan with, given the misses of the last day."""
 
 from __future__ import annotations
 
