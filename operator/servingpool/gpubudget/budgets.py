@@ -203,8 +203,9 @@ class Budgets:
         self._wanted = {key: each for key, each in self._wanted.items() if key in self._cache.pools}
         self.latest = {name: each for name, each in self.latest.items() if name in budgets}
         self._holdings.keep(budgets)
-        if budgets - self._fresh:
-            self._shares(budgets - self._fresh, owners(self._cache.pools), now)
+        due, self._fresh = budgets - self._fresh, set()
+        if due:
+            self._shares(due, owners(self._cache.pools), now)
         self._fresh = set()
 
     def _shares(self, names: AbstractSet[str], owned: Owners, now: float) -> list[Shared]:

@@ -218,7 +218,10 @@ class Reconciler:
         self._orders.forget(partial(named_versions, self._cache.pools.values()))
         self._postponed &= self._cache.pools.keys()
         self._judge_rest(tuple(self._under_way))
-        self._budgets.budgets.settle(now, self._share.moved)
+        try:
+            self._budgets.budgets.settle(now, self._share.moved)
+        except Exception:  # a tick that does not end restarts the operator, again and again
+            log.exception("Sharing GPUs failed for a budget of which no pool was decided; all pools continue.")
         self.snapshot, self.shared = snapshot(self.states), MappingProxyType(dict(self._budgets.budgets.latest))
         owned = len(readable) + len(unreadable)
         return Tick(pools=len(self._cache.pools), owned=owned) + done + self._done()

@@ -141,7 +141,11 @@ class TestOneBadPoolDoesNotStopTheOthers:
                 raise ZeroDivisionError
             return apply(plans, *args)
 
+        def fails(*_: Any) -> None:
+            raise ZeroDivisionError
+
         monkeypatch.setattr(world.budgets, "apply", failing)
+        monkeypatch.setattr(world.budgets, "settle", fails)
         done = world.step()
         assert (done.decided, done.failed) == (1, 1)
         assert world.condition("Ready", "bad") == ("False", "InternalError")
