@@ -154,14 +154,15 @@ async def operator(server: Server, kubeconfig: Any) -> AsyncIterator[None]:
 async def test_objects_that_are_nested_deep_are_listed_and_watched_as_the_others_are(tmp_path: Any) -> None:
     depths = [253, 990, 1_020, 1_100, DEEPER_THAN_THE_API_SERVER_TAKES]
     server = Server()
-    server.stored = [*(deployment(f"hostile-{depth}", 3, depth=depth) for depth in depths), deployment("last", 2)]
+    no_text = deployment("last", 2).replace(b"f:a", b"f:\xff")  # stored by the API server as it came
+    server.stored = [*(deployment(f"hostile-{depth}", 3, depth=depth) for depth in depths), no_text]
     async with operator(server, tmp_path / "config"):
         await server.until("last", 2)
         for depth in depths:
             await server.until(f"hostile-{depth}", 3)
             server.lines.put_nowait(change(deployment(f"hostile-{depth}", 4, depth=depth)))
             await server.until(f"hostile-{depth}", 4)
-        server.lines.put_nowait(change(deployment("last", 5)))
+        server.lines.put_nowait(change(no_text.replace(b'"replicas": 2', b'"replicas": 5')))
         await server.until("last", 5)
 
 
@@ -170,6 +171,7 @@ FAULTS = {
     "an error without a code": b'{"type": "ERROR", "object": {}}\n',
     "a page": b"<html>\n",
     "no change": b"[]\n",
+    "no object": b'{"type": "ADDED", "object": ["metadata"]}\n',
     "a broken line": b'{"type": "MODIFIED", "object": {"meta\n',
     "a line that is cut off": change(deployment("seen", 3))[:40],
 }

@@ -24,8 +24,9 @@ LONGEST_SAID = 400
 
 DEEPEST = 100
 """Levels that are read. No field that anybody reads here is below the twentieth."""
-TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{\]}]', re.DOTALL)
-"""A text, or the beginning or the end of a list or an object."""
+TOKEN = re.compile(rb'(?:[^"\[\]{}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"?|\[\]|\{\})*+([\[{\]}])?', re.DOTALL)
+"""The beginning or the end of a list or an object that is not empty, with what is before it: in linear time, whatever
+breaks off. A match for each text, too, took 0.7 s for 1.4 MB."""
 
 
 class ClusterError(Exception):
@@ -182,7 +183,7 @@ def loads(body: bytes) -> Any:
         found = orjson.loads(body)
         orjson.dumps(found)  # TypeError beyond 254 levels: the depth at the speed of C, without recursion in Python
     except (TypeError, ValueError):
-        return orjson.loads(_shallow(body))
+        return orjson.loads(_shallow(body).decode(errors="replace"))  # Go copies keys of `managedFields` unchecked
     return found
 
 
@@ -191,11 +192,11 @@ def _shallow(body: bytes) -> bytes:
     parts: list[bytes] = []
     depth = kept = 0
     for found in TOKEN.finditer(body):
-        if found[0] in {b"[", b"{"}:
+        if found[1] in {b"[", b"{"}:
             depth += 1
             if depth == DEEPEST + 1:
-                parts += [body[kept : found.start()], b"null"]
-        elif found[0] in {b"]", b"}"}:
+                parts += [body[kept : found.start(1)], b"null"]
+        elif found[1]:
             if depth == DEEPEST + 1:
                 kept = found.end()
             depth -= 1

@@ -121,7 +121,7 @@ class _Changes:
 def _change(line: bytes) -> bytes:
     try:
         found = loads(line)
-        if found["type"] != "ERROR" and "metadata" in found["object"]:
+        if found["type"] != "ERROR" and isinstance(found["object"]["metadata"], dict):
             return orjson.dumps(found)
     except (KeyError, TypeError, ValueError):
         pass
