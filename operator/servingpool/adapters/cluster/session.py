@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 import orjson
+from yarl import URL
 
 from servingpool.adapters.cluster.errors import ClusterError, loads
 from servingpool.adapters.cluster.kubeconfig import Login, acting
@@ -43,14 +44,17 @@ def session_of(login: Login, *, connections: int = 0, tolerant: bool = False) ->
 
 
 class _Authorized:
-    """Says who we are. After a 401 it asks again with credentials that are read anew."""
+    """Says who we are, to this server alone. After a 401 it asks again with credentials that are read anew."""
 
     def __init__(self, login: Login) -> None:
         self._login, self._lock = login, asyncio.Lock()
+        self._at = URL(login.server).origin()
         self._value: str | None = None
         self._read = self._renewed = float("-inf")
 
     async def __call__(self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        if URL(str(request.url)).origin() != self._at:  # aiohttp follows it, and would take the token there
+            raise aiohttp.ClientConnectionError("the answer is a redirect to another server")
         said = await self._say(request)
         found = await send(request)
         if found.status == UNAUTHORIZED and await self._say(request, refused=said) != said:

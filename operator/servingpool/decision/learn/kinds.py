@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from servingpool.decision.engine import StepTime
 from servingpool.decision.learn.miss_curve import highest_knee, tpot_infeasible
 from servingpool.decision.learn.step_time import Saturation, StepTimeFit
-from servingpool.decision.observation import Observation, Reading, Replica, Unknown
+from servingpool.decision.observation import Observation, Replica
 from servingpool.decision.observe.counters import EngineDelta
 from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool
@@ -138,11 +138,6 @@ class Kind:
             return None
         batch = self.saturation.batch if batch is None else batch
         return step.limited(batch=batch, tokens=tokens, prompt_tokens=prompt, steps=steps)
-
-    @property
-    def known_speed(self) -> Reading:
-        """`speed`, or why it is not known."""
-        return Unknown(f"no replica of {self.target} has served yet") if self.speed is None else self.speed
 
 
 Kinds = tuple[Kind, ...]

@@ -119,6 +119,25 @@ async def test_a_401_has_the_credentials_read_anew_for_each_who_asks(tmp_path: P
     assert asked == ["Bearer 1", "Bearer 2", "Bearer 2"]
 
 
+async def test_a_redirect_to_another_server_does_not_get_the_token(tmp_path: Path) -> None:
+    asked: list[str | None] = []
+
+    async def other(request: web.Request) -> web.Response:
+        asked.append(request.headers.get("Authorization"))
+        return web.json_response({})
+
+    async def answer(request: web.Request) -> web.Response:
+        raise web.HTTPFound(elsewhere.make_url("/"))
+
+    async with TestServer(_application(other)) as elsewhere, TestServer(_application(answer)) as server:
+        url = str(server.make_url("/")).replace("127.0.0.1", "LocalHost")
+        cluster = await Cluster.connect(str(write(tmp_path / "config", {"server": url}, {"token": "secret"})))
+        with pytest.raises(Unanswered, match="Cannot read /api: the API server did not answer"):
+            await cluster.get("/api")
+        await cluster.close()
+    assert asked == []
+
+
 def _application(answer: Any) -> web.Application:
     made = web.Application()
     made.router.add_get("/{path:.*}", answer)
