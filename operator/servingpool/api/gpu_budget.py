@@ -256,7 +256,7 @@ class BudgetStatus(StoredStatus):
     why: Sentence | None = None
     """What determines the budget now, for `kubectl get`: a condition's reason."""
     pools: Annotated[tuple[BudgetedPool, ...], Field(strict=False, max_length=1_000)] = ()
-    """Pools of the budget, the first 1000 by priority and name."""
+    """Pools of the budget; of more than 1000, those with most firm GPUs."""
 
 
 class BudgetMetadata(Part):

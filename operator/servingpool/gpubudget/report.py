@@ -79,17 +79,18 @@ def build(shared: Shared, problems: str | None, before: BudgetStatus, now: float
     waiting = sum(
         max(0, shared.grants[claim.pool].share - shared.grants[claim.pool].most) * claim.gpus for claim in shared.claims
     )
-    priorities = {one.key: one.priority for one in shared.members}
-    pools = sorted(priorities, key=lambda key: (-priorities[key], key))[:MOST_POOLS]
-    conditions = updated([one for one in before.conditions if one.type in {each.type for each in known}], known)
+    priorities, firm = {one.key: one.priority for one in shared.members}, shared.firm
+    # Those with firm GPUs go first: else pools of high priority, which cost nothing, would push them out.
+    told = sorted(priorities, key=lambda key: (-firm[key], -priorities[key], key))[:MOST_POOLS]
+    told.sort(key=lambda key: (-priorities[key], key))
     return BudgetStatus(
         observed_generation=budget.metadata.generation,
-        conditions=conditions,
+        conditions=updated([one for one in before.conditions if one.type in {each.type for each in known}], known),
         use=None if held is None else f"{held}/{budget.spec.gpus}",
         held=held,
         waiting=None if held is None else waiting,
         why=worst.reason,
-        pools=tuple(_pool(key, priorities[key], shared.firm[key], by_pool.get(key)) for key in pools),
+        pools=tuple(_pool(key, priorities[key], firm[key], by_pool.get(key)) for key in told),
     )
 
 

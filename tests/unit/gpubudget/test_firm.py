@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from servingpool.gpubudget import report
+
 from ..reconcile.fake_cluster import FakeCluster  # noqa: TID252, tests are no package of an installed name
 from ..reconcile.kept import kept  # noqa: TID252
 from ..reconcile.role_cluster import DECODE, PREFILL, RoleCluster  # noqa: TID252
-from .test_budgets import GPUS, budget
+from .test_budgets import GPUS, budget, status
 
 OWN: dict[str, Any] = {"metrics": {"backend": "own"}}
 """The victim's own Prometheus: the rounds of the others go on while it is away."""
@@ -128,3 +130,10 @@ def test_a_pool_keeps_its_min_though_another_one_is_scaled_to_its_own_by_hand_me
     back()
     world.step(minutes=3)
     assert [one for one in world.writes.scales if one[0][1] != "hog"] == []
+
+
+def test_pools_of_high_priority_push_none_with_firm_gpus_out_of_a_full_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "MOST_POOLS", 1)
+    world = kept("firm of_one", of_one)
+    world.step(minutes=2)
+    assert [(one["name"], one["firm"]) for one in status(world)["pools"]] == [("victim", 4 * GPUS)]
