@@ -4,7 +4,6 @@ import gzip
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from servingpool.cli.record import read, resumed
@@ -95,12 +94,6 @@ def test_what_is_no_recording_is_refused_with_the_reason(tmp_path: Path, content
     path.write_bytes(content)
     with pytest.raises(RecordingError, match=said):
         read(path)
-
-
-def test_nan_figures_stay_unknown() -> None:
-    known = sample(10.0, 1.0)
-    (scrapes,) = Chunk.of(0.0, 60.0, [known]).scrapes
-    assert not np.isnan(scrapes.figures["running"]).any()
 
 
 def test_a_file_that_unpacks_to_more_than_a_history_is_refused(tmp_path: Path) -> None:

@@ -230,18 +230,6 @@ def test_a_change_by_an_hpa_is_told_with_the_operators_answer(monkeypatch: pytes
     assert told["outcome"].startswith("ready after 1m")
 
 
-def test_a_decision_between_two_scrapes_is_not_passed_off_as_the_one_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder = Recorder(settled())
-    recorder.run(1, every=4)
-    recorder.world.services["vllm"].rate = 40.0
-    recorder.run(12, every=4)
-    told = json.loads(recorder.ask(monkeypatch, "history", "-o", "json").stdout)
-    scraped = {decision for at in recorder.scraped for decision in [at]}
-    for one in told:
-        made = datetime.fromisoformat(one["at"]).timestamp()
-        assert (made in scraped) != one["why"].startswith("Its decision was not scraped")
-
-
 def test_no_change_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = Recorder(settled())
     recorder.run(3)

@@ -228,14 +228,3 @@ def test_what_does_not_answer_is_said(served: Served) -> None:
     assert served.complaints == []
     served.stop()
     expect(page.locator("#gone")).to_contain_text("it has stopped")
-
-
-def test_a_pool_without_a_record_says_so(chromium: Browser, scene: Scene) -> None:
-    scene.recorder.scraped.clear()
-    served = Served(scene, chromium)
-    try:
-        page = served.open(ONE)
-        expect(page.locator("#course-failure")).to_contain_text("Prometheus has no record of this pool")
-        expect(page.locator("figure").first).to_contain_text("No figures of this time.")
-    finally:
-        served.stop()

@@ -254,22 +254,3 @@ def test_a_time_that_is_none_and_a_pool_that_is_not_there_are_said(scene: Scene)
     missing = scene.browser.get("/pools/chat/nobody")
     assert (missing.status_code, "There is no ServingPool chat/nobody." in missing.text) == (404, True)
     assert scene.browser.get("/else").status_code == 404
-
-
-def test_two_pools_of_one_name_in_prometheus_are_not_mixed_up(scene: Scene) -> None:
-    newest = max(scene.recorder.scraped)
-    rows = scene.recorder.scraped[newest]
-    scene.recorder.scraped[newest] = [({**labels, "cluster": name}, value) for name in "ab" for labels, value in rows]
-    told = scene.browser.get(COURSE).json()
-    assert told["failure"].endswith('they differ by cluster="a". Choose one with --match LABEL=VALUE.')
-
-
-def test_a_scrape_without_honor_labels_is_understood(scene: Scene) -> None:
-    scene.recorder.scraped = {
-        at: [
-            ({("exported_namespace" if name == "namespace" else name): to for name, to in labels.items()}, value)
-            for labels, value in rows
-        ]
-        for at, rows in scene.recorder.scraped.items()
-    }
-    assert scene.browser.get(COURSE).json()["failure"] == ""

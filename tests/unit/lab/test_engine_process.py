@@ -32,13 +32,6 @@ async def test_while_it_loads_connections_are_refused() -> None:
             await http.get(f"{pod.url}/health")
 
 
-async def test_when_it_has_loaded_it_serves() -> None:
-    async with engine_process("--load-seconds=0.2", "--load-jitter=0") as pod:
-        await pod.says("loading")
-        await pod.says("serving")
-        await pod.loaded()
-
-
 async def test_loading_ends_at_once_when_the_pod_is_deleted() -> None:
     async with engine_process("--load-seconds=600") as pod:
         await pod.says("loading")
@@ -79,15 +72,6 @@ async def test_with_a_shutdown_timeout_what_is_in_flight_is_finished_and_nothing
                 body = await answer.text()
                 assert (answer.status, body.count(" token"), "error" in body) == (200, tokens, False)
                 assert body.endswith("data: [DONE]\n\n")
-        assert await pod.exit_code() == 0
-
-
-async def test_what_the_shutdown_timeout_does_not_suffice_for_is_cut() -> None:
-    async with engine_process("--slower=4", "--load-seconds=0", "--shutdown-timeout=0.5") as pod:
-        await pod.loaded()
-        async with aiohttp.ClientSession() as http:
-            status, body = await stream_through_shutdown(pod, http)
-        assert (status, "error" in body) == (200, True)
         assert await pod.exit_code() == 0
 
 

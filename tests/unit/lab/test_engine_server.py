@@ -2,17 +2,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import aiohttp
 import orjson
 import pytest
 
-from servingpool.adapters.prometheus.engines import profile_of
-from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS
-
-from .engine_pods import MODEL, QUICK, Pod, engine_pod, eventually, samples
+from .engine_pods import MODEL, Pod, engine_pod, eventually, samples
 
 
 @pytest.fixture
@@ -99,20 +95,6 @@ async def test_models_health_and_version(pod: Pod, http: aiohttp.ClientSession) 
         assert answer.status == 200
 
 
-async def test_the_page_has_every_series_that_the_operator_reads(pod: Pod, http: aiohttp.ClientSession) -> None:
-    async with http.post(f"{pod.url}/v1/completions", json=completion()) as answer:
-        await answer.read()
-    page = await samples(pod.url)
-    for figure, series in profile_of("vllm").figures.items():
-        names = [one.name for one in series]
-        if figure in HISTOGRAMS:
-            assert any(f"{name}_bucket" in page and page[f"{name}_count"] > 0 for name in names), names
-        else:
-            assert any(name in page for name in names), names
-    assert page["vllm:prompt_tokens_total"] == 3
-    assert page["vllm:generation_tokens_total"] == 4
-
-
 async def test_an_answer_that_has_the_length_asked_for_counts_as_length(pod: Pod, http: aiohttp.ClientSession) -> None:
     async with http.post(f"{pod.url}/v1/completions", json=completion()) as answer:
         await answer.read()
@@ -140,21 +122,6 @@ async def test_a_client_that_hangs_up_frees_its_place_and_is_counted_nowhere(
     page = await samples(pod.url)
     assert (page["vllm:num_requests_running"], page["vllm:kv_cache_usage_perc"]) == (0, 0)
     assert (page["vllm:request_success_total"], page["vllm:e2e_request_latency_seconds_count"]) == (0, 0)
-
-
-async def test_gauges_show_who_runs_and_who_waits(http: aiohttp.ClientSession) -> None:
-    async with engine_pod(replace(QUICK, max_num_seqs=2)) as pod:
-        calls = [
-            asyncio.create_task(http.post(f"{pod.url}/v1/completions", json=completion(max_tokens=4000)))
-            for _ in range(5)
-        ]
-        await eventually(lambda: pod.replica.in_flight == 5)
-        await asyncio.sleep(0.05)
-        page = await samples(pod.url)
-        assert (page["vllm:num_requests_running"], page["vllm:num_requests_waiting"]) == (2, 3)
-        for call in calls:
-            call.cancel()
-        await eventually(lambda: pod.replica.in_flight == 0)
 
 
 CHAT = {"model": MODEL, "messages": [{"role": "user", "content": "a b"}], "max_completion_tokens": 4}

@@ -83,14 +83,6 @@ def test_a_busy_page_carries_the_engines_figures() -> None:
     assert samples["vllm:prompt_tokens_by_source_total", "local_compute"] == metrics.counters["prompt_tokens"]
 
 
-def test_buckets_are_cumulative_and_end_in_the_count() -> None:
-    for family in text_string_to_metric_families(page(busy_engine().metrics())):
-        counts = [s.value for s in family.samples if s.name.endswith("_bucket")]
-        totals = [s.value for s in family.samples if s.name.endswith("_count")]
-        assert counts == sorted(counts), family.name
-        assert counts[-1:] == totals, family.name
-
-
 def test_a_model_name_with_quotes_cannot_break_the_page() -> None:
     names = {
         s.labels["model_name"]

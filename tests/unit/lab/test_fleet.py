@@ -81,25 +81,6 @@ def test_a_replica_that_fails_its_probe_keeps_its_requests_and_comes_back_with_i
     assert world.ledger.fates[Fate.FINISHED] == 30
 
 
-def test_a_prompt_beyond_the_models_context_is_rejected_and_counts_as_a_miss() -> None:
-    world = fleet(Arrival(1.0, PROFILE.max_model_len + 1, 10))
-    world.serve("a", 0.0)
-    world.advance(5.0)
-    assert world.ledger.fates[Fate.REJECTED] == 1
-    assert world.ledger.attainment == 0.0
-
-
-def test_replica_seconds_run_from_order_to_release() -> None:
-    world = fleet()
-    world.order("a", 10.0)
-    world.serve("a", 70.0)
-    world.order("b", 70.0)
-    world.drain("a", 100.0)
-    world.remove("a", 120.0)
-    world.advance(130.0)
-    assert world.replica_seconds == pytest.approx(110.0 + 60.0)
-
-
 def test_every_arrival_is_accounted_for() -> None:
     world = fleet(*steady(200, every=0.2))
     world.serve("a", 5.0)

@@ -7,8 +7,6 @@ import asyncio
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from servingpool.adapters.prometheus.engines import profile_of
-from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS
 from servingpool_lab.emulator.exposition import Server, render
 from servingpool_lab.emulator.quirks import AS_VLLM, PageQuirks
 from servingpool_lab.engine_pod.options import Options
@@ -37,18 +35,6 @@ def page(quirks: PageQuirks, requests: int = 0, seconds: float = 60.0) -> dict[s
     return found
 
 
-def test_without_quirks_the_page_is_vllms() -> None:
-    assert page(AS_VLLM, 5) == page(PageQuirks(), 5)
-    assert ("engine=0", "model_name=tiny") in page(AS_VLLM)["vllm:num_requests_running"]
-
-
-def test_before_the_first_request_an_odd_page_has_gauges_only() -> None:
-    idle = page(PageQuirks(absent_until_used=True))
-    assert idle["vllm:num_requests_running"] == {("engine=0", "model_name=tiny"): 0.0}
-    assert "vllm:num_requests_waiting" in idle
-    assert [name for name in idle if name.endswith(("_bucket", "_total", "_count", "_sum"))] == []
-
-
 def test_a_series_appears_when_it_is_first_used() -> None:
     begun = page(PageQuirks(absent_until_used=True), requests=1, seconds=0.5)
     assert begun["vllm:time_to_first_token_seconds_count"] == {("engine=0", "model_name=tiny"): 1.0}
@@ -72,14 +58,6 @@ def test_renamed_metrics_stand_there_under_both_names_with_the_same_values() -> 
     assert both["vllm:time_per_output_token_seconds_bucket"] == both["vllm:inter_token_latency_seconds_bucket"]
     assert both["vllm:gpu_cache_usage_perc"] == both["vllm:kv_cache_usage_perc"]
     assert both["vllm:time_per_output_token_seconds_count"] != both["vllm:request_time_per_output_token_seconds_count"]
-
-
-def test_the_operator_finds_all_its_series_on_an_odd_page_that_was_used() -> None:
-    names = page(ALL, requests=3).keys()
-    figures = profile_of("vllm").figures
-    plain = {figure: {one.name for one in series} for figure, series in figures.items() if figure not in HISTOGRAMS}
-    assert [figure for figure, series in plain.items() if not names & series] == ["admissionRejections"]
-    assert all(f"{figures[figure][0].name}_bucket" in names for figure in HISTOGRAMS)
 
 
 def test_one_option_turns_all_quirks_on() -> None:

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from servingpool.api.serving_pool import ServingPool
-from servingpool.api.spec import Mode
 from servingpool.decision.pool import Pool
 from servingpool_lab import workload
 from servingpool_lab.emulator.__main__ import TRACES
@@ -45,14 +43,6 @@ def test_says_which_option_is_wrong(changes: dict[str, float], message: str) -> 
         Scenario(CONV, **changes)  # type: ignore[arg-type]
 
 
-def test_the_pool_is_valid_and_says_what_the_scenario_says() -> None:
-    pool = ServingPool.read(workload.serving_pool(Scenario(CONV, mode=Mode.RECOMMEND)))
-    assert pool.spec.mode is Mode.RECOMMEND
-    assert (pool.spec.slo.time_to_first_token, pool.spec.slo.time_per_output_token) == (2.0, 0.15)
-    assert pool.spec.slo.attainment == 95.0
-    assert (pool.spec.targets[0].min, pool.spec.targets[0].max) == (1, 8)
-
-
 def test_the_deployment_is_the_sample_under_another_name() -> None:
     deployment = workload.deployment(Scenario(CONV, load_seconds=42.0))
     template = deployment["spec"]["template"]
@@ -74,12 +64,6 @@ def test_the_nodes_hold_the_largest_fleet() -> None:
     gpus = sum(int(node["status"]["allocatable"]["nvidia.com/gpu"]) for node in nodes)
     assert gpus >= CONV.maximum * CONV.gpus_per_replica
     assert workload.NODE_GPUS % CONV.gpus_per_replica == 0
-
-
-def test_the_operator_gets_the_rights_of_the_manifests_and_no_deployment_of_its_own() -> None:
-    kinds = [manifest["kind"] for manifest in workload.operator_manifests()]
-    assert {"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding"} <= set(kinds)
-    assert "Deployment" not in kinds
 
 
 def test_says_where_the_manifests_are_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:

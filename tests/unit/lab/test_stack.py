@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import fcntl
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -46,15 +45,6 @@ def test_never_empties_a_directory_that_is_not_a_labs(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="holds other files"):
         begin(tmp_path)
     assert (tmp_path / "thesis.tex").read_text() == "precious"
-
-
-def test_says_which_lab_holds_the_directory(tmp_path: Path) -> None:
-    with (tmp_path / "lock").open("w") as lock:
-        lock.write("4711\n")
-        lock.flush()
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(LabError, match="another lab \\(pid 4711\\) runs in"):
-            begin(tmp_path)
 
 
 def run_session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, build: Callable[..., dict[str, Path]]) -> str:

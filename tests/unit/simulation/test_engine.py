@@ -97,32 +97,6 @@ def test_inter_token_latency_of_one_stream_is_the_published_7_ms() -> None:
     assert many[-1].tpot == pytest.approx(0.0087, rel=0.1)
 
 
-def test_ttft_includes_the_queue() -> None:
-    one_at_a_time = replace(H100, max_num_seqs=1)
-    _, (first, second) = served(one_at_a_time, [(0.0, 1000, 100), (0.0, 1000, 100)])
-    assert first.ttft is not None
-    assert second.ttft is not None
-    assert second.ttft == pytest.approx(first.finished_at + first.ttft)
-
-
-def test_a_full_kv_cache_preempts_the_last_admitted_and_computes_it_again() -> None:
-    room_for_100_blocks = replace(H100, kv_tokens=1600, max_model_len=1600)
-    engine, (first, last) = served(room_for_100_blocks, [(0.0, 600, 300), (0.0, 600, 300)])
-    assert (first.preemptions, last.preemptions) == (0, 1)
-    assert first.output_tokens == last.output_tokens == 300
-    assert last.finished_at > first.finished_at + 0.5
-    assert engine.metrics().counters["num_preemptions"] == 1
-
-
-def test_waiting_requests_show_while_the_kv_cache_is_full() -> None:
-    engine = Engine(replace(H100, kv_tokens=1600, max_model_len=1600), 0.0)
-    for _ in range(3):
-        engine.submit(0.0, 700, 50)
-    engine.advance(0.1)
-    assert (engine.running, engine.waiting) == (2, 1)
-    assert engine.kv_cache_usage == pytest.approx(2 * 44 / 100, abs=0.03)
-
-
 def test_a_prompt_beyond_max_model_len_is_turned_away_and_counted() -> None:
     engine, (fits, too_long) = served(replace(H100, max_model_len=8000), [(0.0, 7999, 50), (0.0, 8000, 1)])
     assert (fits.rejected, fits.output_tokens) == (False, 1)
@@ -207,17 +181,6 @@ def test_a_growing_step_falls_into_the_right_latency_buckets() -> None:
     assert 0 < below < 399
     assert found.counts[found.bounds.index(0.025)] == below
     assert only.tpot == pytest.approx(found.total / found.count)
-
-
-def test_tokens_are_counted_step_by_step_in_the_middle_of_an_answer() -> None:
-    engine = Engine(H100, 0.0)
-    engine.submit(0.0, 100, 1000)
-    engine.advance(1.0)
-    early = engine.metrics().counters["generation_tokens"]
-    engine.advance(2.0)
-    late = engine.metrics().counters["generation_tokens"]
-    assert late - early == pytest.approx(1 / 0.0072, abs=2)
-    assert engine.metrics().counters["request_success_stop"] == 0
 
 
 def test_records_of_finished_requests_are_used_again() -> None:

@@ -158,13 +158,3 @@ def test_without_a_replica_the_gateway_holds_requests_for_a_while_and_turns_them
     assert fleet.requests.status.tolist() == [TURNED_AWAY, TURNED_AWAY, FINISHED]
     assert fleet.requests.finished[:2].tolist() == [61.0, 110.0]
     assert fleet.requests.first[2] > 110.0
-
-
-def test_a_gateway_that_holds_nothing_refuses_at_once() -> None:
-    trace = traces.Trace("two", np.array([1.0, 150.0]), np.array([500] * 2), np.array([20] * 2), 200.0)
-    fleet = a_fleet(trace, holds_for=0.0)
-    fleet.advance(10.0)
-    assert fleet.front_door == 0
-    fleet.scale(1)
-    fleet.advance(200.0)
-    assert fleet.requests.status.tolist() == [TURNED_AWAY, FINISHED]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from servingpool.decision.pool import Pool, Slo
-from servingpool_simulation.baselines.catalogue import BASELINES, Baseline
+from servingpool_simulation.baselines.catalogue import Baseline
 from servingpool_simulation.hardware import EngineProfile, engine_profile
 from servingpool_simulation.hindsight import tune
 from servingpool_simulation.policies import Policy, Static
@@ -62,10 +62,3 @@ def test_where_no_value_attains_there_is_no_best() -> None:
 def test_a_baseline_of_one_value_has_nothing_to_tune() -> None:
     found = tune(replace(SIZES, grid=(6.0,)), STEADY, A100, POOL, OPTIONS, whole=False)
     assert (found.value, list(found.tried)) == (6.0, [6.0])
-
-
-@pytest.mark.parametrize("baseline", BASELINES, ids=lambda baseline: baseline.slug)
-def test_every_baseline_can_be_tuned(baseline: Baseline) -> None:
-    found = tune(baseline, STEADY.between(0.0, 90.0), A100, POOL, OPTIONS, whole=False)
-    assert baseline.default in found.tried
-    assert set(found.tried) <= set(baseline.grid)

@@ -10,7 +10,7 @@ from servingpool.decision.pool import Slo
 from servingpool_simulation import traces
 from servingpool_simulation.fleet import ColdStart, Fleet
 from servingpool_simulation.hardware import engine_profile
-from servingpool_simulation.scrape import EPOCH, ScrapeOptions, Scraper, bracket
+from servingpool_simulation.scrape import EPOCH, ScrapeOptions, Scraper
 
 SLO = Slo(time_to_first_token=2.0, time_per_output_token=0.1)
 STEADY = traces.poisson("steady", [6.0], 600.0, prompt=500, output=100, seed=1)
@@ -79,15 +79,6 @@ def test_only_the_buckets_around_the_slo_are_shown_unless_all_are_asked_for() ->
     assert few.time_to_first_token.counts[1] == every.time_to_first_token.counts[at]
     assert isinstance(few.time_per_output_token, Histogram)
     assert few.time_per_output_token.bounds == (0.1, 0.15)
-
-
-def test_bracket_is_the_bound_at_or_below_and_the_next_above() -> None:
-    bounds = (1.0, 2.0, 4.0)
-    assert bracket(bounds, 2.0) == (1, 2)
-    assert bracket(bounds, 3.0) == (1, 2)
-    assert bracket(bounds, 0.5) == (0,)
-    assert bracket(bounds, 9.0) == (2,)
-    assert bracket(bounds, None) == ()
 
 
 def test_lost_scrapes_age_the_page_and_then_it_is_unknown_not_zero() -> None:

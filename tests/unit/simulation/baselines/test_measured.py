@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from servingpool.decision.pool import Pool, Slo
@@ -36,16 +34,6 @@ def test_capacity_is_what_a_replica_serves_within_the_slo_and_not_much_less() ->
 
     assert attained(0.85) > 0.95
     assert attained(1.15) < 0.5
-
-
-def test_a_tighter_slo_and_longer_requests_leave_less() -> None:
-    model = StepModel(H100)
-    loose = model.capacity(Slo(2.0, 0.1), 1000.0, 200.0)
-    assert model.capacity(Slo(2.0, 0.04), 1000.0, 200.0) < loose
-    assert model.capacity(Slo(2.0, 0.1), 2000.0, 200.0) < loose
-    assert model.capacity(Slo(0.001, 0.001), 1000.0, 200.0) > 0  # out of reach: what a batch of one serves
-    small = replace(H100, max_num_seqs=8)
-    assert StepModel(small).capacity(Slo(2.0, 0.1), 1000.0, 200.0) < loose
 
 
 def test_the_benchmarks_output_rate_is_its_capacity_times_its_answers() -> None:
