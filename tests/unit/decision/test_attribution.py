@@ -61,10 +61,6 @@ def attributed(seen: History, level: float) -> LoadAttribution:
     return attribute_load(POOL_OF_FIRST_TOKENS, ENGINE, demand(level), seen.window, earlier)
 
 
-def test_without_a_queue_all_requests_met_the_highest_load_of_their_lifetime() -> None:
-    assert attributed(history((4, 2.4, 0.0), (4, 2.0, 0.0)), 2.0) == pytest.approx((0.6, 0.6))
-
-
 def test_late_requests_of_a_queue_are_attributed_to_the_load_that_began_it() -> None:
     # One tick at 1.9 times what two replicas can do; a quarter of an hour later the last of its queue is late.
     drain = [(10, 3.8, float(queue)) for queue in range(100, 40, -1)]
@@ -89,12 +85,6 @@ def test_a_peak_of_long_ago_does_not_explain_a_queue_that_never_ends() -> None:
     )
 
 
-def test_a_tick_without_known_demand_ends_no_queue() -> None:
-    drain = [(10, 3.8, float(queue)) for queue in range(100, 40, -1)]
-    seen = history((2, 1.0, 0.0), (2, 3.8, 60.0), *drain, None, (10, 3.8, 40.0), late=30.0)
-    assert attributed(seen, 3.8).late == pytest.approx(1.9)
-
-
 def test_an_earlier_queue_that_is_gone_does_not_count() -> None:
     # That of the first overload is gone, and for two minutes no request waited; the present one began at 1.2.
     calm = [(10, 3.8, 0.0)] * 8
@@ -110,14 +100,6 @@ def test_under_a_queue_that_never_ends_late_and_on_time_are_attributed_alike() -
 
 def test_late_first_tokens_below_a_load_of_1_are_attributed_without_the_queue() -> None:
     assert attributed(history((2, 1.8, 0.0), (2, 1.8, 1.0), late=30.0), 1.8) == pytest.approx((0.9, 0.9))
-
-
-def test_a_fleet_that_grew_without_an_overload_leaves_all_at_the_load_of_their_lifetime() -> None:
-    assert attributed(history((4, 3.6, 0.0), (10, 3.6, 0.0), late=30.0), 3.6) == pytest.approx((0.9, 0.9))
-
-
-def test_the_last_of_a_queue_are_counted_after_it_is_gone() -> None:
-    assert attributed(history((2, 3.8, 60.0), (10, 3.8, 0.0), late=30.0), 3.8) == pytest.approx((1.9, 0.38))
 
 
 @pytest.mark.parametrize("before", [0.5, 3.8])

@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pytest
 
 from servingpool.decision.figures import slo_met
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics
-from servingpool.decision.observe.columns import Column
-from servingpool.decision.observe.counters import CounterDelta, Last, diff_counters
 from servingpool.decision.observe.lateness import Witness
 from servingpool.decision.pool import Slo
 
@@ -48,10 +45,6 @@ def page(
     return Observation(requested=1, ready=(Replica("pod", 9_999.0, 9_000.0),), metrics=(metrics,))
 
 
-def seen(first: Observation, second: Observation) -> CounterDelta:
-    return diff_counters(second, POOL, Last(diff_counters(first, POOL).samples))
-
-
 def test_a_histogram_without_a_bucket_never_says_that_the_slo_holds_while_all_wait() -> None:
     fleet = Fleet(pool=replace(POOL, max_replicas=3), odd="at_finish")
     shown = [fleet.tick(5.0).decision.figures for _ in range(16)]
@@ -73,24 +66,6 @@ def test_what_a_tpot_bound_taught_is_kept_whatever_the_ttft_histogram_includes()
         fleet.tick(5.0)
         assert np.sum(fleet.memory.profile.curve.requests) > 0.9 * least
     assert fleet.memory.profile.queue_in_ttft.excluded
-
-
-def test_a_queue_that_went_with_its_engine_is_none_that_its_successor_s_requests_waited_in() -> None:
-    assert seen(page(START, 1_000.0, 9e3), page(START + TICK, 1_010.0, 9.1e3)).waits
-    assert not seen(page(START, 1_000.0, 9e3), page(START + TICK, 10.0, 1.0)).waits
-
-
-@pytest.mark.parametrize("begun", [1_012.0, 1_018.0])
-def test_first_tokens_counted_at_the_end_say_nothing_of_the_queue_now_though_as_many_begin_as_end(begun: float) -> None:
-    # A full batch takes one for each that ends, so the two counts rise alike.
-    delta = seen(page(START, 1_000.0, 9e3, begun=begun - 10.0), page(START + TICK, 1_010.0, 9.1e3, begun=begun))
-    assert delta.sums[Column.BEGUN] == 10.0
-    assert not delta.waits
-
-
-def test_first_tokens_counted_at_once_tell_of_the_queue_also_where_requests_begun_are_exported() -> None:
-    delta = seen(page(START, 1_000.0, 9e3, begun=1_000.0), page(START + TICK, 1_010.0, 9.1e3, begun=1_010.0))
-    assert [one.requests for one in delta.waits] == [10.0]
 
 
 def test_one_scrape_without_requests_begun_is_no_surge() -> None:

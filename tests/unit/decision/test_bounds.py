@@ -34,10 +34,6 @@ def in_force(*windows: Window, pool: Pool = POOL, now: float = NOW) -> tuple[str
     return str(bounds.least), str(bounds.most)
 
 
-def test_without_a_window_the_bounds_are_the_pool_s_own():
-    assert in_force() == ("1", "10")
-
-
 def test_a_window_in_force_replaces_both_bounds():
     assert in_force(window(least=4, most=20)) == ("4 by schedule day", "20 by schedule day")
 
@@ -45,10 +41,6 @@ def test_a_window_in_force_replaces_both_bounds():
 def test_a_bound_that_a_window_leaves_out_is_the_pool_s_own():
     assert in_force(window(most=3)) == ("1", "3 by schedule day")
     assert in_force(window(least=3)) == ("3 by schedule day", "10")
-
-
-def test_a_window_may_lower_min_as_well_as_raise_it():
-    assert in_force(window(least=1), pool=replace(POOL, min_replicas=5)) == ("1 by schedule day", "10")
 
 
 def test_of_several_windows_the_highest_min_and_the_highest_max_count():
@@ -64,12 +56,6 @@ def test_a_window_ends_with_the_second_that_it_names():
     one = window(end=60.0, least=4)
     assert in_force(one, now=NOW + 59.0) == ("4 by schedule day", "10")
     assert in_force(one, now=NOW + 60.0) == ("1", "10")
-
-
-def test_windows_that_follow_each_other_leave_no_gap():
-    before, after = window("a", -60.0, 0.0, least=4), window("b", 0.0, 60.0, least=4)
-    assert in_force(before, after, now=NOW - 1.0)[0] == "4 by schedule a"
-    assert in_force(before, after)[0] == "4 by schedule b"
 
 
 def test_a_rise_is_in_force_one_cold_start_ahead_and_says_when_its_window_begins():

@@ -59,19 +59,6 @@ def test_days_move_the_plan_no_further_than_both_bounds() -> None:
     assert factor(after(1.0, 72.0)) == pytest.approx(SLOW_LEAST)
 
 
-def tick_of(requests: float) -> float:
-    day = ErrorBudget(requests=86_400.0, seconds=86_400.0)  # one a second, so 36 in such a tick are usual
-    came = Misses(requests, 0.10 * requests)
-    return day.update(misses=came, allowed=ALLOWED, elapsed=36.0, above_min=True, below_max=True, params=DEFAULT).slow
-
-
-def test_a_tick_weighs_by_its_requests_up_to_four_times_the_usual_number() -> None:
-    usual = tick_of(36.0)
-    assert [tick_of(count) for count in (3.6, 72.0, 3600.0)] == pytest.approx(
-        [0.1 * usual, 2 * usual, 4 * usual], rel=0.05
-    )
-
-
 def test_at_max_misses_do_not_add_up_and_at_min_savings_do_not() -> None:
     assert factor(spent(ErrorBudget(), 0.5, 60.0, below_max=False)) == 1.0
     assert factor(spent(ErrorBudget(), 0.0, 60.0, above_min=False)) == 1.0
@@ -97,10 +84,3 @@ def test_the_allowance_is_the_floor_and_a_part_of_what_is_left_above_it() -> Non
 def test_hardly_more_is_planned_with_than_is_allowed_where_some_fleet_holds(floor: float, slow: float) -> None:
     most = max(ALLOWED, floor + ABOVE_FLOOR * ALLOWED) + 1e-12
     assert floor < allowance(ErrorBudget(slow=slow), floor=floor) <= most
-
-
-def test_where_the_floor_exceeds_the_allowed_misses_some_are_planned_above_it() -> None:
-    # 80% miss at any size: 0.80 + 0.1 x 0.05 + 0.2 x 0.05 + 0.2 x (0.80 - 0.05) = 0.965.
-    assert allowance(ErrorBudget(), floor=0.80) == pytest.approx(0.965)
-    # Just out of reach, as much more as it is out of reach: 0.06 + 0.1 x 0.05 + 0.01 + 0.2 x 0.01 = 0.077.
-    assert allowance(ErrorBudget(), floor=0.06) == pytest.approx(0.077)

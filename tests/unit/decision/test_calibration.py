@@ -10,17 +10,6 @@ from servingpool.decision.learn.error_budget import Calibration
 from servingpool.decision.params import DEFAULT, REMEMBERED
 
 
-def test_ten_minutes_of_twice_the_predicted_misses_move_the_ratio_half_way() -> None:
-    # 5% were predicted and 10% observed over 600 s: (0.10 x 600 + 1.5 x 30) / (0.05 x 600 + 30) = (60 + 45) / 60 = 1.75.
-    learned = Calibration().update(predicted=0.05, observed=0.10, weight=1.0, elapsed=600.0)
-    assert learned.ratio(DEFAULT) == pytest.approx(1.75)
-
-
-def test_a_tick_weighs_by_its_requests_up_to_twice_the_usual_number() -> None:
-    busy, surge = (Calibration().update(predicted=0.05, observed=0.1, weight=w, elapsed=60.0) for w in (2.0, 9.0))
-    assert busy == surge == Calibration(predicted=6.0, observed=12.0)
-
-
 def test_old_observations_fade() -> None:
     learned = Calibration(predicted=30.0, observed=60.0).update(
         predicted=0.0, observed=0.0, weight=1.0, elapsed=REMEMBERED

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from servingpool.decision.learn.forecast import Outlook
-from servingpool.decision.learn.miss_curve import BINS, ESTIMATED, Curve, MissCurve
+from servingpool.decision.learn.miss_curve import BINS, Curve
 from servingpool.decision.need import costs
 from servingpool.decision.need.mix import Frontier, Offer
-from servingpool.decision.params import DEFAULT
 
 ALLOWANCE = 0.05
 KNEE = Curve(np.where(BINS < 0.5, 0.0, 1.0), floor=0.0, limit=1.0, aftermath=4.0)
@@ -60,14 +59,6 @@ def test_no_replica_is_ordered_that_saves_no_request() -> None:
     assert need(BURST, KNEE, ALLOWANCE, 400.0, most=10) == 8.0
 
 
-def test_most_replicas_are_the_answer_where_even_they_are_too_few() -> None:
-    assert need(certain(20.0), KNEE, ALLOWANCE, 400.0, most=5) == 5.0
-
-
-def test_no_demand_needs_no_replica() -> None:
-    assert need(certain(0.0), KNEE, ALLOWANCE, 400.0, most=10) == 0.0
-
-
 @pytest.mark.parametrize("level", [100.0, 237.0, 400.0])
 def test_a_large_fleet_is_found_to_the_replica(level: float) -> None:
     # One is late as soon as the load passes BINS[23] = 0.4536, and at this penalty nothing may be late.
@@ -83,25 +74,6 @@ def test_every_size_up_to_64_is_weighed_and_few_beyond() -> None:
     assert (len(weighed) <= costs.SIZES, weighed[0], weighed[-1]) == (True, 1.0, 1000.0)
 
 
-def test_need_doubles_when_demand_does() -> None:
-    curve = MissCurve().posterior(expected_knee=0.6, highest_knee=0.9, shape=ESTIMATED, params=DEFAULT)
-    small, large = (need(certain(level), curve, 0.1, 20.0, most=1000) for level in (20.0, 40.0))
-    assert large == pytest.approx(2.0 * small, abs=2.0)
-
-
-def test_a_state_with_a_burst_ahead_does_not_enlarge_the_fleet_of_another() -> None:
-    quiet, rough = certain(2.0), BURST
-    both = Outlook(np.array([2.0, 2.0]), np.array([[2.0, 2.0], [2.0, 8.0]]), np.array([[0.9, 0.1], [0.9, 0.1]]))
-    fleets = np.arange(1.0, 20.0)
-    chosen = fleets[
-        costs.CostMatrix(costs.States.of(both, KNEE, ALLOWANCE), KNEE, costs.Sizes(fleets, fleets)).choose(400.0)
-    ]
-    assert chosen.tolist() == [
-        need(quiet, KNEE, ALLOWANCE, 400.0, most=100),
-        need(rough, KNEE, ALLOWANCE, 400.0, most=100),
-    ]
-
-
 def test_each_state_and_penalty_of_a_large_fleet_is_answered_as_if_alone() -> None:
     # The same highest sample in both, so that each is weighed on the same levels and sizes alone as well.
     small = Outlook(np.array([200.0]), np.array([[200.0, 400.0]]), np.array([[0.99, 0.01]]))
@@ -113,15 +85,3 @@ def test_each_state_and_penalty_of_a_large_fleet_is_answered_as_if_alone() -> No
     assert found.tolist() == alone
     assert found[0, 0] < found[0, 1], "the higher the penalty, the more"
     assert found[0, 0] < found[1, 0], "the more may come, the more"
-
-
-def test_the_fleets_around_the_cheapest_are_shown_with_their_misses() -> None:
-    shown = costs.cheapest(BURST, KNEE, ALLOWANCE, (2.0,), of_one(100)).candidates
-    assert [one.replicas for one in shown] == [5.0, 6.0, 7.0, 8.0, 9.0]
-    assert [one.misses for one in shown] == pytest.approx([2.72, 1.87, 1.26, 0.8, 0.8], abs=0.01)
-
-
-def test_no_fleet_is_shown_that_the_expected_demand_rules_out() -> None:
-    # At this penalty 5 are the answer, and 4 are too few for what is expected.
-    shown = costs.cheapest(BURST, KNEE, ALLOWANCE, (1e-6,), of_one(100)).candidates
-    assert [one.replicas for one in shown] == [5.0, 6.0, 7.0]

@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
-from servingpool.decision.observation import Bucket, Histogram, Observation, Replica, ReplicaMetrics, Unknown
+from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.counters import CounterDelta, Last, diff_counters
-from servingpool.decision.observe.latency import LatencyCount, late_share_of_straddling
 from servingpool.decision.observe.samples import Sample
-from servingpool.decision.observe.window import SampleWindow
 from servingpool.decision.params import LONGEST_GAP
 from servingpool.decision.pool import ONLY, Pool, Slo
 
-TTFT = Histogram((1.0, 2.5, 5.0), (90.0, 99.0, 100.0), 60.0, 102.0)
 POOL = Pool(Slo(time_to_first_token=2.0, time_per_output_token=0.1), min_replicas=1, max_replicas=10)
 
 
 def compared(observation: Observation, previous: Mapping[str, Sample]) -> CounterDelta:
     return diff_counters(observation, POOL, Last(previous))
-
-
-def counted(histogram: Histogram, bound: float) -> tuple[LatencyCount, Bucket]:
-    """What one replica's histogram, filled between two observations, says of a TTFT bound."""
-    pool = replace(POOL, slo=Slo(time_to_first_token=bound))
-    empty = Histogram(histogram.bounds, (0.0,) * len(histogram.bounds), 0.0, 0.0)
-    before = diff_counters(observed(sample("r0", 0.0, empty), ready=1), pool)
-    seen = diff_counters(observed(sample("r0", 15.0, histogram), ready=1), pool, Last(before.samples))
-    window = SampleWindow().add(now=15.0, span=15.0, ready=1, delta=seen).last(60.0)
-    return window.first_tokens, seen.buckets.ttft
 
 
 def requests(count: float) -> Histogram:
@@ -62,40 +48,10 @@ def observed(*samples: ReplicaMetrics, ready: int) -> Observation:
     )
 
 
-def test_a_bound_at_the_end_of_a_bucket_needs_no_estimate() -> None:
-    assert counted(TTFT, 2.5)[0] == LatencyCount(within=99.0, straddling=0.0, late=3.0)
-
-
-def test_a_bound_inside_a_bucket_leaves_its_requests_straddling() -> None:
-    assert counted(TTFT, 2.0) == (LatencyCount(within=90.0, straddling=9.0, late=3.0), (1.0, 2.5))
-
-
-def test_beyond_the_last_bucket_requests_count_as_late() -> None:
-    count, bucket = counted(TTFT, 60.0)
-    assert (count, bucket) == (LatencyCount(within=100.0, straddling=2.0, late=0.0), (5.0, math.inf))
-    assert late_share_of_straddling(count, bucket, 60.0) == 1.0
-
-
-def test_the_next_scrape_makes_up_for_a_lost_one() -> None:
-    first = compared(observed(sample("r0", 0.0, requests(10.0)), ready=1), {})
-    lost = compared(observed(ready=1), first.samples)
-    back = compared(observed(sample("r0", 30.0, requests(70.0)), ready=1), lost.samples)
-    assert (lost.covered, lost.coverage) == (0.0, 0.0)
-    assert (back.covered, back.sums[Column.TTFT_COUNT]) == (30.0, 60.0)
-
-
 def test_a_difference_over_an_outage_does_not_count() -> None:
     first = compared(observed(sample("r0", 0.0, requests(10.0)), ready=1), {})
     back = compared(observed(sample("r0", LONGEST_GAP + 1.0, requests(9e4)), ready=1), first.samples)
     assert (back.covered, back.sums[Column.TTFT_COUNT]) == (0.0, 0.0)
-
-
-def test_a_sample_without_its_histogram_is_not_read_as_idle() -> None:
-    first = compared(observed(sample("r0", 0.0, requests(10.0)), ready=1), {})
-    torn = compared(observed(sample("r0", 15.0, Unknown("NaN")), ready=1), first.samples)
-    whole = compared(observed(sample("r0", 30.0, requests(50.0)), ready=1), torn.samples)
-    assert (torn.coverage, torn.missing) == (0.0, "time to first token")
-    assert whole.sums[Column.TTFT_COUNT] == 40.0
 
 
 def test_for_a_replica_without_a_sample_its_last_queue_counts() -> None:
@@ -119,24 +75,6 @@ def test_a_restart_drops_the_queue_of_before() -> None:
     hidden = replace(sample("r0", 15.0, requests(2.0)), waiting=Unknown("NaN"))
     gone = compared(observed(hidden, ready=1), first.samples)
     assert (gone.sums[Column.QUEUED], gone.samples["r0"].queue) == (0.0, None)
-
-
-@pytest.mark.parametrize("share", [0.5, 0.9999])
-def test_a_counter_that_falls_without_a_restart_leaves_the_replica_out_until_it_is_back(share: float) -> None:
-    """A rank's series vanish, or a store mixes two replicas up: what is left is not what came in 15 s."""
-    first = compared(observed(sample("r0", 0.0, requests(90_000.0)), ready=1), {})
-    fallen = compared(observed(sample("r0", 15.0, requests(90_000.0 * share)), ready=1), first.samples)
-    back = compared(observed(sample("r0", 30.0, requests(90_006.0)), ready=1), fallen.samples)
-    assert (fallen.covered, fallen.sums[Column.TTFT_COUNT]) == (0.0, 0.0)
-    assert (back.covered, back.sums[Column.TTFT_COUNT]) == (30.0, 6.0)
-
-
-def test_a_counter_that_stays_lower_is_the_new_beginning_once_the_longest_gap_is_over() -> None:
-    first = compared(observed(sample("r0", 0.0, requests(90_000.0)), ready=1), {})
-    at = LONGEST_GAP + 5.0
-    later = compared(observed(sample("r0", at, requests(45_000.0)), ready=1), first.samples)
-    last = compared(observed(sample("r0", at + 15.0, requests(45_003.0)), ready=1), later.samples)
-    assert (later.sums[Column.TTFT_COUNT], last.sums[Column.TTFT_COUNT]) == (0.0, 3.0)
 
 
 def decoding(name: str, at: float, batch: float, itl: float, *, prompts: float, cached: float = 0.0) -> ReplicaMetrics:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
@@ -44,11 +43,6 @@ def remember(levels: Iterable[float], *, horizon: float = HORIZON, ready: int = 
     return forecast
 
 
-def watch(levels: Iterable[float], *, ready: int = 2) -> WorkForecast:
-    """The same in work."""
-    return remember(levels, ready=ready).in_work(STEP, DEFAULT)
-
-
 def outlook_of(forecast: WorkForecast, level: float, usual: float) -> Outlook:
     """What may come, where a replica serves a load of 0.5 within the SLO."""
     return forecast.outlook(level=level, usual=usual, capacity=0.5)
@@ -62,12 +56,6 @@ def past_of(forecast: WorkForecast) -> Past | None:
     return forecast.past(0.5)
 
 
-def test_before_the_first_settled_forecast_demand_is_expected_to_stay() -> None:
-    forecast = watch([2.0] * 4)
-    assert len(forecast.pairs) == 0
-    assert expected(forecast, 5.0, 2.0) == 5.0
-
-
 def test_a_jump_that_always_vanished_persists_by_the_weight_of_the_prior_only() -> None:
     # 60 times 1 above the usual 2, and 2 followed: sums are 60 and -60, the prior adds 20: persistence = 1 - 60 / 80 = 0.25.
     forecast = WorkForecast(pairs=np.array([(3.0, 2.0, 2.0)] * 60), mean=2.0, seen=3600.0)
@@ -78,17 +66,6 @@ def test_a_usual_level_that_always_reverted_to_the_mean_is_weighed_likewise() ->
     # 60 times the usual was 1 above the mean of 2, and 2 followed; the prior weighs 60: reversion = 1 - 60 / 120 = 0.5.
     forecast = WorkForecast(pairs=np.array([(3.0, 3.0, 2.0)] * 60), mean=2.0, seen=3600.0)
     assert expected(forecast, 4.0, 4.0) == pytest.approx(2.0 + 0.5 * 2.0)
-
-
-def test_steps_persist() -> None:
-    # Half an hour each; a cold start of 2 minutes after a jump it is still there in 8 of 10 minutes of usual mean.
-    steps = watch([1.0 if tick // 120 % 2 else 4.0 for tick in range(960)])
-    assert expected(steps, 4.0, 1.0) > 3.7
-
-
-def test_bursts_that_end_before_a_replica_could_load_do_not_persist() -> None:
-    bursts = watch([6.0 if tick % 40 < 3 else 1.0 for tick in range(960)])
-    assert expected(bursts, 6.0, 1.0) < 2.0
 
 
 def test_what_may_come_is_the_expected_demand_plus_past_errors() -> None:
@@ -111,18 +88,6 @@ def test_no_past_error_leads_further_than_a_fifth_beyond_the_highest_demand() ->
     assert low.samples[0, 1] == pytest.approx(9.0, abs=0.2)
     assert high.samples.max() == DEFAULT.beyond * 10.0
     assert higher.samples.max() == DEFAULT.beyond * higher.expected[0]
-
-
-def test_the_first_observed_level_counts_as_a_demand_of_the_past() -> None:
-    forecast = WorkForecast(pairs=np.array([(10.0, 10.0, 1.0), (1.0, 1.0, 5.0)]), mean=5.0, seen=3600.0)
-    assert outlook_of(forecast, 8.0, 8.0).samples[0, 1] == pytest.approx(12.0, abs=0.5)
-
-
-def test_levels_like_this_one_count_most() -> None:
-    forecast = WorkForecast(pairs=np.array([(1.0, 1.0, 1.0), (9.0, 9.0, 9.0)]), mean=1.0, seen=3600.0)
-    weights = outlook_of(forecast, 1.0, 1.0).weights[0]
-    # Roots 1 and 3 are 2 apart, over a width of 0.8: exp(-(2 / 0.8) ** 2 / 2) = exp(-3.125) = 0.044.
-    assert weights[1] / weights[0] == pytest.approx(0.0439, abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -153,30 +118,11 @@ def test_a_forgotten_initial_fleet_does_not_coarsen_what_may_come(seen: float, r
     assert cheapest(outlook, curve, 0.05, (20.0,), of_one(512)).replicas[1, 0] == replicas
 
 
-def test_the_initial_fleet_is_the_first_one_observed() -> None:
-    forecast, demand = remember([1.0] * 4, ready=7), rates(1.0)
-    forecast = forecast.update(now=60.0, demand=demand, usual=demand, ready=3, horizon=HORIZON, elapsed=TICK)
-    assert forecast.initial_replicas == 7
-
-
-def test_a_forecast_each_half_minute_is_kept_and_settled_when_due() -> None:
-    # Filed at 0, 30, 60, ... s, two ticks apart, and due 120 s later: at 180 s those of 0 to 60 s are settled.
-    forecast = remember([float(tick) for tick in range(13)])
-    settled = [(rates(0.0), rates(8.0)), (rates(2.0), rates(10.0)), (rates(4.0), rates(12.0))]
-    assert [(Rates(*then), Rates(*observed)) for then, _, observed in forecast.pairs.tolist()] == settled
-    assert [due for due, *_ in forecast.pending] == [210.0, 240.0, 270.0, 300.0]
-
-
 def test_forecasts_are_settled_however_long_the_cold_start() -> None:
     # 2 x 9600 s / 320 = 60 s apart, so all that are open fit.
     forecast = remember([1.0] * 1000, horizon=9600.0)
     assert len(forecast.pairs) == pytest.approx((1000 * TICK - 9600.0) / 90.0, abs=2)
     assert len(forecast.pending) <= KEPT / 2 + 1
-
-
-def test_the_mean_is_of_about_an_hour() -> None:
-    # Two hours at 1, then one at 2: 1 + (1 - 1 / e) = 1.63.
-    assert watch([1.0] * 480 + [2.0] * 240).mean == pytest.approx(1.63, abs=0.01)
 
 
 def test_a_moment_of_the_past_does_not_know_what_followed_within_ten_minutes_of_it() -> None:
@@ -195,15 +141,6 @@ def test_a_moment_of_the_past_does_not_know_what_followed_within_ten_minutes_of_
     assert live.weights[0, 30:35].min() > 0.0, "the present knows all that followed"
 
 
-def test_an_initial_fleet_that_is_far_too_large_weighs_little() -> None:
-    shares = []
-    for initial in (2, 8, 40):  # serves the usual demand, four times, twenty times that
-        forecast = WorkForecast(pairs=np.array([(1.0, 1.0, 1.0)] * 10), mean=1.0, seen=3600.0, initial_replicas=initial)
-        shares.append(outlook_of(forecast, 1.0, 1.0).weights[0, -1])
-    assert shares == sorted(shares, reverse=True)
-    assert shares[2] < 0.05 * shares[0]
-
-
 def test_the_forecast_of_an_idle_pool_stays_finite_for_months() -> None:
     # The mean of an hour falls by 1 / e each hour: after a month it is 1e-300 of what it was.
     for hours in (1.0, 100.0, 350.0, 700.0, 5000.0):
@@ -213,18 +150,6 @@ def test_the_forecast_of_an_idle_pool_stays_finite_for_months() -> None:
         outlook = outlook_of(forecast, 0.0, 0.0)
         assert outlook.weights.sum() == pytest.approx(1.0)
         assert past_of(forecast) is not None
-
-
-def test_without_demand_there_is_no_past() -> None:
-    assert past_of(Forecast().in_work(STEP, DEFAULT)) is None
-    assert past_of(watch([0.0] * 100, ready=0)) is None
-
-
-def test_a_faster_engine_leaves_what_is_remembered_and_lowers_what_is_foreseen() -> None:
-    remembered = remember([1.0 if tick // 60 % 2 else 4.0 for tick in range(240)])
-    now, faster = (remembered.in_work(replace(STEP, per_request=seconds), DEFAULT) for seconds in (1.0, 0.5))
-    assert faster.pairs.tolist() == (0.5 * now.pairs).tolist()
-    assert expected(faster, 2.0, 0.5) == pytest.approx(0.5 * expected(now, 4.0, 1.0))
 
 
 def test_no_demand_is_foreseen_beyond_the_most_work() -> None:

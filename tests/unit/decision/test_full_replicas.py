@@ -15,15 +15,11 @@ from hypothesis import strategies as st
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import Outcome, decide
-from servingpool.decision.engine import Full
 from servingpool.decision.figures import slo_met
 from servingpool.decision.learn.memory import Memory
-from servingpool.decision.learn.step_time import Saturation
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.observe.lateness import Witness
 from servingpool.decision.observe.queueing import Queue, overdue, queue
-from servingpool.decision.observe.samples import missing_series, with_empty_series
-from servingpool.decision.params import DEFAULT
 from servingpool.decision.pool import Pool, Slo, Target
 
 START, TICK, COLD_START = 1_700_000_000.0, 15.0, 60.0
@@ -217,14 +213,6 @@ def test_the_queue_is_believed_where_the_histogram_excludes_it_and_the_reason_sa
     assert "a full replica serves 0.89 requests/s, 8 at a time" in outcome.decision.reason
 
 
-def test_the_last_minutes_are_judged_anew_once_the_histogram_is_known_to_exclude_the_queue() -> None:
-    fleet = Fleet(pool=replace(POOL, max_replicas=3))
-    shown = [fleet.tick(5.0).decision.figures for _ in range(8)]
-    assert shown[-1].witness is Witness.QUEUE
-    late = sum(entry[2] for entry in fleet.memory.score)
-    assert late > 0.5 * sum(entry[1] for entry in fleet.memory.score)
-
-
 def test_a_queue_is_worked_off_and_the_replicas_for_it_are_removed() -> None:
     fleet = Fleet()
     for _ in range(40):
@@ -303,15 +291,6 @@ def test_replicas_that_expose_no_histogram_before_their_first_request_block_no_s
     assert len(fleet.engines) < 6
 
 
-def test_a_histogram_that_is_dropped_while_requests_run_is_missing_and_not_empty() -> None:
-    page = replace(Capped("pod", START).page(START), running=1.0)
-    assert missing_series(with_empty_series(page), POOL.slo) == "time to first token"
-    served = replace(page, time_to_first_token=Histogram((0.5, 1.0), (9.0, 9.0), 2.0, 9.0))
-    assert missing_series(with_empty_series(served), POOL.slo) == "inter-token latency"
-    first = replace(served, time_to_first_token=Histogram((0.5, 1.0), (1.0, 1.0), 0.2, 1.0))
-    assert missing_series(with_empty_series(first), POOL.slo) is None
-
-
 class TestQueues:
     """How long requests wait, from the length of a queue and a count."""
 
@@ -319,18 +298,6 @@ class TestQueues:
         line = queue(None, at=0.0, requests=0.0, left=10.0)
         assert queue(line, at=15.0, requests=1.0, left=13.0, room=True).wait == 0.0
         assert queue(line, at=15.0, requests=1.0, left=13.0).wait == pytest.approx(3.75)
-
-    def test_clients_that_give_up_leave_the_queue(self) -> None:
-        line = queue(None, at=0.0, requests=0.0, left=0.0)
-        line = queue(line, at=10.0, requests=30.0, left=0.0)
-        line = queue(line, at=20.0, requests=5.0, left=5.0)
-        assert line.joined[-1][1] == 10.0
-        assert line.wait > 0.0
-
-    def test_counting_begins_anew_after_a_restart(self) -> None:
-        line = queue(None, at=0.0, requests=90.0, left=1_000.0)
-        line = queue(line, at=10.0, requests=4.0, left=6.0, reset=True)
-        assert line.wait == pytest.approx(4.0)
 
     def test_requests_that_have_waited_for_too_long_are_counted(self) -> None:
         line = queue(None, at=0.0, requests=0.0, left=0.0)
@@ -345,17 +312,6 @@ class TestQueues:
             line = queue(line, at=15.0 * tick, requests=10.0 + 5.0 * tick, left=float(tick))
         assert len(line.joined) <= 65
         assert line.wait > 10_000.0
-
-
-def test_a_batch_that_was_never_full_is_larger_than_any_that_ran() -> None:
-    saturation = Saturation()
-    half = Full(room=True, seconds=15.0, requests=10.0, tokens=100.0, decoding=60.0)
-    assert not saturation.update([half], busiest=4.0, running=4.0, elapsed=15.0, params=DEFAULT).known
-    full = saturation.update([half._replace(room=False)], busiest=4.0, running=4.0, elapsed=15.0, params=DEFAULT)
-    assert full.batch == 4.0
-    assert full.update([], busiest=7.0, running=7.0, elapsed=15.0, params=DEFAULT).batch == 7.0, (
-        "seven at a time show that four are not all"
-    )
 
 
 def test_a_batch_that_grows_while_requests_wait_is_not_full() -> None:

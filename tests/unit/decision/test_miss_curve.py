@@ -9,7 +9,6 @@ import pytest
 
 from servingpool.decision.learn.miss_curve import (
     BINS,
-    DOUBT,
     ESTIMATED,
     FLOORS,
     KNEES,
@@ -36,14 +35,6 @@ def believed(evidence: MissCurve, most_floor: float = 1.0) -> Curve:
     )
 
 
-def test_misses_at_a_load_pull_the_safe_load_below_it() -> None:
-    curve = MissCurve()
-    before = believed(curve).load_for(0.05)
-    for _ in range(40):
-        curve = seen(curve, load=0.4, requests=100.0, late=30.0, elapsed=15.0)
-    assert believed(curve).load_for(0.05) < min(before, 0.4)
-
-
 def test_requests_that_miss_at_any_load_raise_the_floor_not_the_fleet() -> None:
     curve = MissCurve()
     for load in (0.05, 0.1, 0.2, 0.3, 0.4, 0.5) * 20:
@@ -64,14 +55,6 @@ def test_misses_at_heavy_load_alone_are_no_floor() -> None:
     assert posterior.load_for(0.05) < 0.5, "what attains 95% is lighter than what was seen, and not heavier"
 
 
-def test_light_load_alone_proves_a_floor() -> None:
-    curve = MissCurve()
-    for load in (0.6, 0.3) * 60:
-        curve = seen(curve, load=load, requests=100.0, late=10.0, elapsed=15.0)
-    assert curve.late_at_light_load(60.0) == pytest.approx(0.1)
-    assert believed(curve, most_floor=0.1).floor == pytest.approx(0.1, abs=0.03)
-
-
 @pytest.mark.parametrize("share", [0.07, 0.15])
 def test_a_floor_between_two_that_are_weighed_is_believed_once_it_is_proven(share: float) -> None:
     curve = MissCurve()
@@ -80,14 +63,6 @@ def test_a_floor_between_two_that_are_weighed_is_believed_once_it_is_proven(shar
     proven = curve.floor_proven(60.0, 0.05)
     assert proven >= share
     assert believed(curve, most_floor=proven).floor > 0.05, "no fleet size holds the SLO"
-
-
-def test_fewer_replicas_are_no_worse_only_where_both_loads_were_met() -> None:
-    curve = MissCurve()
-    for _ in range(40):
-        curve = seen(curve, load=0.5, requests=100.0, late=30.0, elapsed=15.0)
-    assert not curve.seen_no_worse(0.5, 0.25, 0.05), "nothing is known of the present load"
-    assert not curve.seen_no_worse(0.57, 0.5, 0.05), "nor of a load that is a little more"
 
 
 def test_requests_on_time_beyond_a_full_replica_have_come_before_its_queue() -> None:
@@ -129,21 +104,6 @@ def test_an_overload_costs_the_queue_after_it_as_well() -> None:
     curve = Curve(np.zeros(len(BINS)), floor=0.0, limit=0.8, aftermath=4.0)
     # Up to the limit nothing follows; at 1.0 it is passed by 1.0 / 0.8 - 1 = 0.25, and 4 x 0.25 = 1 are late after it.
     assert curve.cost(np.array([0.4, 0.8, 1.0, 1.6])) == pytest.approx([0.0, 0.0, 1.0, 4.0])
-
-
-def test_evidence_of_another_engine_fades_in_minutes_and_keeps_its_share() -> None:
-    curve = seen(MissCurve(), load=0.5, requests=10.0, late=4.0, elapsed=0.0)
-    for _ in range(20):
-        curve = curve.doubted(15.0)
-    # Five minutes: exp(-300 / 90) = 0.0357 with 90 s, however many ticks it takes.
-    assert sum(curve.requests) == pytest.approx(10.0 * math.exp(-300.0 / DOUBT))
-    assert sum(curve.requests) < 0.5
-    assert sum(curve.late) / sum(curve.requests) == pytest.approx(0.4)
-
-
-def test_no_more_requests_are_late_than_there_are() -> None:
-    curve = seen(MissCurve(), load=0.5, requests=10.0, late=11.0, elapsed=0.0)
-    assert (sum(curve.requests), sum(curve.late)) == (10.0, 10.0)
 
 
 def test_late_requests_and_those_on_time_may_have_met_different_loads() -> None:

@@ -11,11 +11,8 @@ import pytest
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import decide
-from servingpool.decision.learn.error_budget import ErrorBudget
 from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Reading, Replica, ReplicaMetrics, Unknown
-from servingpool.decision.observe.columns import DEMAND, Column
-from servingpool.decision.observe.window import Slice
-from servingpool.decision.params import DEFAULT
+from servingpool.decision.observe.columns import Column
 
 from .world import POOL, Engine, World, applied, plain, restored
 
@@ -75,15 +72,6 @@ def test_a_histogram_that_the_slo_does_not_need_may_be_missing():
     world.failing = True
     attainment = world.run(6.0, 30)[-1].decision.figures.attainment
     assert attainment == pytest.approx(0.5, abs=0.05)
-
-
-def test_a_counter_that_appears_late_counts_from_there():
-    world = Patchy(replicas=3, obey=False)
-    before = world.run(6.0, 20)[-1].decision
-    world.patch = {"admission_rejections": 50_000.0}
-    assert world.tick(6.0).decision.figures.arrivals == pytest.approx(before.figures.arrivals)
-    world.patch = {"admission_rejections": 50_015.0}
-    assert world.tick(6.0).decision.figures.arrivals > before.figures.arrivals + 0.5
 
 
 @pytest.mark.parametrize("every", [1, 2, 3, 4], ids=lambda every: f"scrapes each {15 * every} s")
@@ -173,30 +161,6 @@ def test_the_attainment_of_the_last_hour_is_unknown_after_an_hour_without_metric
     assert isinstance(world.run(6.0, 60)[-1].decision.figures.attainment, Unknown)
 
 
-def test_evidence_does_not_fade_while_nothing_is_observed():
-    world = World(replicas=3, obey=False)
-    world.run(6.0, 60)
-    profile = world.memory.profile
-    # As after an upgrade that has just been noticed.
-    (kind,) = profile.kinds
-    changed = replace(kind, fit=replace(kind.fit, drift=0.3))
-    world.memory = replace(world.memory, profile=replace(profile, kinds=(changed,)))
-    world.blind = True
-    world.run(6.0, 10)
-    assert sum(world.memory.profile.curve.requests) == pytest.approx(sum(profile.curve.requests))
-    world.blind = False
-    world.run(6.0, 2)
-    assert sum(world.memory.profile.curve.requests) < sum(profile.curve.requests)
-
-
-def test_a_bound_below_the_step_time_orders_no_replicas_from_the_first_tick_on():
-    pool = replace(POOL, slo=replace(POOL.slo, time_per_output_token=0.012), max_replicas=50)
-    outcomes = World(replicas=3, pool=pool).run(3.0, 10)
-    assert max(one.decision.replicas for one in outcomes) <= 4
-    assert outcomes[1].decision.warning is None
-    assert "12 ms cannot be held at any fleet size" in str(outcomes[-1].decision.warning)
-
-
 class Punctual(Engine):
     """No request is late."""
 
@@ -216,16 +180,6 @@ def test_misses_rarer_than_the_evidence_are_not_claimed():
     assert "too few requests" not in late.reason
     assert not isinstance(late.figures.safe_load, Unknown)
     assert 0.1 <= late.figures.safe_load < 0.2
-
-
-def test_the_reason_names_every_limit():
-    world = World(replicas=1, pool=replace(POOL, max_replicas=2))
-    decision = next(one.decision for one in world.run(60.0, 10) if len(one.decision.limits) > 1)
-    assert all(limit.reason in decision.reason for limit in decision.limits)
-
-
-def test_the_allowance_is_below_all_requests():
-    assert ErrorBudget().allowance(allowed=0.05, floor=0.95, ratio=1.5, params=DEFAULT) < 1.0
 
 
 def test_where_all_requests_fail_no_load_is_called_safe():
@@ -317,17 +271,6 @@ def test_a_lost_scrape_of_the_replica_with_the_longest_queue_is_no_surge():
         world.lost = {world.engines[0].name} if number % 3 == 0 else set()
         ticks.append(world.tick(45.0))
     assert all(40.0 < tick.decision.figures.arrivals < 50.0 for tick in ticks)
-
-
-def test_a_replica_that_has_just_turned_ready_counts_alike_in_the_load_shown_and_the_load_used():
-    world = World(replicas=1, obey=False)
-    world.run(3.0, 20)
-    world.engines[0].ready_at = world.now + 14.0
-    outcome = world.tick(3.0)
-    step = outcome.memory.step_time(world.pool)
-    assert step is not None
-    used = Slice(outcome.memory.window.rows[-1:]).loads(DEMAND, step).tolist()
-    assert [outcome.decision.figures.load] == pytest.approx(used)
 
 
 def test_a_sum_of_seconds_that_falls_in_its_last_digit_is_no_restart():

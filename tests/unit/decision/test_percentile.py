@@ -61,16 +61,3 @@ def test_what_lies_beyond_the_last_bound_is_not_placed_on_longer_ones() -> None:
     assert isinstance(longer.at(0.95), Unknown)
     again = seen(longer, {"a": page(200.0, 5.0, 10.0, 20.0, slowest=10.0)})
     assert again.at(0.95) == pytest.approx(9.5)
-
-
-def test_a_look_without_pages_keeps_the_buckets() -> None:
-    tail = seen(Tail(), {"a": page(0.0, 1.0, 2.5)}, {"a": page(100.0, 1.0, 2.5)}, {})
-    assert tail.at(0.4) == pytest.approx(1.0, rel=0.3)
-
-
-def test_a_restart_counts_what_came_since_and_a_reading_that_is_a_little_lower_is_left_out() -> None:
-    first, second = {"a": page(1000.0, 1.0, 2.5)}, {"a": page(1040.0, 1.0, 2.5)}
-    assert seen(Tail(), first, {"a": page(40.0, 1.0, 2.5)}).counts[-1] == 40.0
-    odd = {"a": page(1039.0, 1.0, 2.5)}
-    assert seen(Tail(), first, second, odd, {"a": page(1080.0, 1.0, 2.5)}).counts[-1] < 40.0
-    assert seen(Tail(), first, second, odd, second, {"a": page(1080.0, 1.0, 2.5)}).counts[-1] > 60.0

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from servingpool.decision.decide import Outcome, decide
-from servingpool.decision.learn.memory import Memory
+from servingpool.decision.decide import Outcome
 from servingpool.decision.observation import Observation, ReplicaMetrics, Unknown
 
 from .world import POOL, World
@@ -199,13 +198,3 @@ def test_a_real_surge_of_forty_times_the_usual_is_believed_by_the_second_scrape(
     found = [world.tick(160.0) for _ in range(4)]
     assert found[1].decision.replicas > 2
     assert found[3].decision.figures.arrivals == pytest.approx(160.0, rel=0.2)
-
-
-def test_the_same_observation_a_second_time_changes_nothing() -> None:
-    was = begun()
-    world = replace(was, figure="prompt_tokens", damage=DAMAGE["10^12 more"])
-    world.engines = [replace(one) for one in was.engines]
-    once = world.tick(RATE)
-    again = decide(world.observation(), world.pool, once.memory, world.now)
-    assert again.decision == once.decision
-    assert isinstance(again.memory, Memory)

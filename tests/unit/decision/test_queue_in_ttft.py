@@ -55,28 +55,10 @@ def test_bursts_that_are_gone_before_the_next_scrape_conclude_nothing() -> None:
     assert not verdict.excluded
 
 
-def test_a_few_scrapes_conclude_nothing_however_many_requests_they_show() -> None:
-    verdict = judged([one._replace(requests=1_000.0) for one in queues(included=False, longest=4.0)[:23]])
-    assert verdict.slope is None
-    assert not verdict.excluded
-
-
-def test_the_verdict_stands_through_a_day_without_a_queue() -> None:
-    verdict = judged(queues(included=False, longest=30.0))
-    calm = Wait(10.0, 0.0, 0.0, PREFILL)
-    assert judged([calm] * (24 * 240), verdict).excluded
-
-
 def test_after_an_upgrade_the_next_queue_tells() -> None:
     verdict = judged(queues(included=False, longest=300.0))
     assert verdict.excluded
     assert not judged(queues(included=True, longest=300.0, calm=240), verdict).excluded
-
-
-def test_the_gateways_queue_is_no_part_of_the_engines_ttft() -> None:
-    # The engine's own queue of up to 1 s is included; the gateway's of up to 60 s cannot be.
-    waits = [one._replace(ttft=PREFILL + (one.begin + one.end) / 120.0) for one in queues(included=False, longest=61.0)]
-    assert judged(waits).excluded
 
 
 @pytest.mark.parametrize("wait", [0.7, 2.3, 33.3, 412.9])

@@ -27,23 +27,6 @@ def test_the_fit_finds_the_engine_it_was_shown() -> None:
     assert found.work(1000, 200) == pytest.approx(truth.work(1000, 200), rel=0.1)
 
 
-def test_requests_that_decode_nothing_are_learned_where_no_step_is() -> None:
-    fit = StepTimeFit()
-    for prompt in (500.0, 1500.0, 1000.0, 2000.0, 800.0):
-        fit = fit.update(
-            [Steps(ENGINE.per_prefill_token * prompt, 0.0, prompt, base=0.0)], elapsed=15.0, params=DEFAULT
-        )
-    found = fit.solve(DEFAULT)
-    assert found is not None
-    assert found.work(1000.0, 1.0) == pytest.approx(ENGINE.per_prefill_token * 1000.0, rel=0.02)
-    assert not fit.decodes
-    decode = Steps(ENGINE.seconds(10.0, 50.0), 10.0, 50.0)
-    steps = fit.update([decode], elapsed=15.0, params=DEFAULT)
-    assert steps.decodes
-    assert steps.windows == 1.0, "what the others showed does not fit a step"
-    assert steps.update([Steps(1.0, 0.0, 10.0, base=0.0)], elapsed=15.0, params=DEFAULT) == steps
-
-
 def test_of_engines_that_prefill_for_others_requests_that_decode_nothing_tell_more_than_steps() -> None:
     decode, prefill = Steps(0.02, 1.0, 0.0), Steps(0.1, 0.0, 1000.0, base=0.0)
 
@@ -56,15 +39,6 @@ def test_of_engines_that_prefill_for_others_requests_that_decode_nothing_tell_mo
     assert fitted(decode).decodes, "as long as there is nothing else"
     assert fitted(decode, prefill) == fitted(prefill)
     assert fitted(prefill, decode) == fitted(prefill)
-
-
-def test_the_fit_is_never_negative_even_where_the_data_are_absurd() -> None:
-    fit = StepTimeFit()
-    for decoding, itl in ((1.0, 0.2), (50.0, 0.02), (90.0, 0.001)):
-        fit = fit.update([Steps(itl, decoding, 10.0)], elapsed=15.0, params=DEFAULT)
-    found = fit.solve(DEFAULT)
-    assert found is not None
-    assert min(found.base, found.per_request, found.per_prefill_token) >= 0.0
 
 
 windows = st.tuples(st.floats(1e-3, 1.0), st.floats(0.0, 1000.0), st.floats(0.0, 8192.0))
@@ -86,15 +60,6 @@ def test_what_is_found_is_the_best_that_is_not_negative(seen: list[tuple[float, 
     slack = 1e-6 * (np.abs(weights).sum(axis=1) + np.abs(fit.moment))
     assert (slope >= -slack).all()
     assert (slope[coefficients > 0.0] <= slack[coefficients > 0.0]).all()
-
-
-def test_a_new_engine_is_relearned_within_an_hour() -> None:
-    fit = StepTimeFit()
-    for base in [0.02] * 240 + [0.01] * 240:
-        fit = fit.update([Steps(base + 1e-4 * 30, 30.0, 0.0)], elapsed=15.0, params=DEFAULT)
-    found = fit.solve(DEFAULT)
-    assert found is not None
-    assert found.base + 30 * found.per_request == pytest.approx(0.013, rel=0.3)
 
 
 def shown(fit: StepTimeFit, speed: float, ticks: int, noise: np.random.Generator) -> tuple[StepTimeFit, int]:
@@ -154,26 +119,6 @@ def test_noise_of_ten_percent_is_no_other_engine() -> None:
         assert abs(fit.drift) < DEFAULT.engine_changed
 
 
-def test_one_odd_window_is_no_other_engine() -> None:
-    fit, _ = shown(StepTimeFit(), 1.0, 240, np.random.default_rng(3))
-    # One tick of 15 s weighs 15 / 120 in the drift: log 2 / 8 = 0.087 < 0.12.
-    odd = fit.update([Steps(2.0 * itl_of(ENGINE, 30.0, 100.0), 30.0, 100.0)], elapsed=15.0, params=DEFAULT)
-    assert odd.drift == pytest.approx(0.087, abs=0.02)
-    assert not odd.changed(DEFAULT)
-
-
-def test_a_queue_of_some_does_not_bend_the_fit_of_all() -> None:
-    # Eleven idle replicas and two full ones lie on one line; their means do not.
-    full, idle = (Steps(itl_of(ENGINE, decoding, 50.0), decoding, 50.0) for decoding in (200.0, 2.0))
-    fit = StepTimeFit()
-    for _ in range(40):
-        fit = fit.update([full] * 2 + [idle] * 11, elapsed=15.0, params=DEFAULT)
-    step = fit.solve(DEFAULT)
-    assert step is not None
-    assert step.seconds(200.0, 50.0) == pytest.approx(full.itl, rel=0.03)
-    assert step.seconds(2.0, 50.0) == pytest.approx(idle.itl, rel=0.03)
-
-
 def test_a_sick_gpu_is_one_among_many_and_no_other_engine() -> None:
     noise, fit = np.random.default_rng(1), StepTimeFit()
     for _ in range(240):
@@ -185,8 +130,3 @@ def test_a_sick_gpu_is_one_among_many_and_no_other_engine() -> None:
     step = fit.solve(DEFAULT)
     assert step is not None
     assert step.work(1000.0, 200.0) < 2.0 * ENGINE.work(1000.0, 200.0)
-
-
-def test_where_nothing_was_decoded_nothing_is_learned_or_forgotten() -> None:
-    fit = StepTimeFit().update([Steps(0.02, 10.0, 50.0)], elapsed=15.0, params=DEFAULT)
-    assert fit.update([], elapsed=900.0, params=DEFAULT) == fit

@@ -83,13 +83,6 @@ def test_partial_metrics_stop_a_scale_down_and_say_so():
     assert LimitName.PARTIAL in applied(outcome)
 
 
-def test_calibrates_before_the_first_scale_down():
-    world = World(replicas=6)
-    outcomes = world.run(1.0, 4.5)
-    assert all(outcome.decision.replicas == 6 for outcome in outcomes)
-    assert outcomes[-1].decision.calibrating
-
-
 def test_nothing_is_removed_while_calibrating_even_where_fewer_would_do():
     world = World(replicas=6, pool=replace(POOL, params=Params(calibration=7200.0)))
     outcomes = world.run(1.0, 115)
@@ -126,17 +119,6 @@ def test_scale_down_waits_for_its_window():
     assert all(outcome.decision.replicas >= high for outcome in first_minute)
     world.run(5.0, 20)
     assert world.requested < high
-
-
-def test_stays_within_max_and_says_what_was_needed():
-    world = World(replicas=2, pool=replace(POOL, max_replicas=3))
-    outcomes = world.run(80.0, 20)
-    assert max(outcome.decision.replicas for outcome in outcomes) == 3
-    last = outcomes[-1]
-    assert LimitName.MAXIMUM in applied(last)
-    assert not isinstance(last.decision.need, Unknown)
-    assert last.decision.need > 3
-    assert "max is 3" in last.decision.reason
 
 
 def test_engine_restart_resets_counters_without_a_negative_rate():
@@ -193,14 +175,6 @@ def test_a_prediction_that_was_not_kept_is_found_again_from_the_rest():
     assert again == live
     assert plain(again) == plain(live)
     assert again.profile.calibration != resumed.profile.calibration
-
-
-def test_an_update_without_a_decision_drops_the_prediction():
-    world = World(replicas=3)
-    world.run(12.0, 12)
-    assert world.memory.predicted_by is not None
-    world.now += 15.0
-    assert learn(world.observation(), world.pool, world.memory, world.now).predicted_by is None
 
 
 def test_a_memory_that_was_pickled_decides_the_same():
@@ -307,18 +281,6 @@ def test_a_replica_that_was_unready_for_a_moment_does_not_count_twice():
     assert max(needs) < 5.0
 
 
-def test_after_an_outage_it_holds_until_windows_are_full():
-    world = World(replicas=4)
-    world.run(8.0, 30)
-    world.scale(4)
-    world.blind = True
-    world.run(4.0, 30)
-    world.run(30.0, 10)
-    world.blind = False
-    back = world.run(30.0, 2)
-    assert all(outcome.decision.replicas >= 4 for outcome in back)
-
-
 def test_no_ready_replica_is_no_sign_of_no_demand():
     world = World(replicas=4)
     world.run(25.0, 20)
@@ -347,15 +309,6 @@ def test_a_clock_that_is_set_back_empties_the_windows():
     assert max(outcome.decision.replicas for outcome in outcomes) > 2
     judged = sum(requests for _, requests, _ in world.memory.score)
     assert judged <= 60.0 * 600.0, "nor are ten minutes added to the hour of before"
-
-
-def test_replicas_that_do_not_exist_yet_are_not_removed():
-    world = World(replicas=6)
-    world.run(1.0, 4.5)
-    for _ in range(20):
-        world.tick(1.0)
-        half = replace(world.observation(), ready=world.observation().ready[:1], requested=6)
-        assert decide(half, world.pool, world.memory, world.now + 15.0).decision.replicas == 6
 
 
 def test_every_decision_gives_a_reason_with_figures():
@@ -435,14 +388,6 @@ def test_a_large_fleet_is_not_moved_by_a_replica_or_two():
         assert outcome.decision.need == need
         assert (outcome.decision.verdict is not Verdict.HOLD) == moved
         assert bool(applied(outcome)) != moved
-
-
-def test_a_small_fleet_is_moved_by_a_single_replica():
-    # 1.5% of 66 is less than one.
-    world = World(replicas=2)
-    moves = [outcome for outcome in world.run(45.0, 15) if outcome.decision.verdict is Verdict.SCALE_UP]
-    assert moves
-    assert not any(LimitName.TOO_LITTLE in applied(outcome) for outcome in moves)
 
 
 def mean_fleet(world: World, random: np.random.Generator, minutes: int, *, spread: float) -> float:

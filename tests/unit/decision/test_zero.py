@@ -114,11 +114,6 @@ def test_a_pool_with_min_1_never_goes_to_zero_whatever_its_gateway_says():
     assert world.memory.demand is None
 
 
-def test_a_pool_that_never_had_a_request_goes_to_zero_too():
-    world = served(0.0, 16, replicas=1)
-    assert world.requested == 0
-
-
 @pytest.mark.parametrize("told", [DOWN, GONE, Unknown("the gateway's pods are the pool's own")])
 def test_unknown_demand_is_never_idle(told: Unknown):
     world = served(20.0, 30)
@@ -127,16 +122,6 @@ def test_unknown_demand_is_never_idle(told: Unknown):
     assert world.requested == 1
     assert LimitName.DEMAND_UNKNOWN in applied(outcome)
     assert told.reason in outcome.decision.reason
-
-
-def test_a_gap_in_what_the_gateway_says_starts_the_time_anew():
-    world = served(20.0, 30)
-    world.run(0.0, 12)
-    world.told = DOWN
-    world.run(0.0, 5)
-    world.told = None
-    outcomes = world.run(0.0, 16)
-    assert [each.decision.replicas for each in outcomes].index(0) == pytest.approx(60, abs=1)
 
 
 def test_a_lost_scrape_delays_it_by_itself_only():
@@ -187,12 +172,6 @@ def test_with_nothing_learned_it_wakes_to_one_replica_and_says_why():
     assert "not learned yet" in told(outcome)
 
 
-def test_wakes_within_max_and_the_bounds_of_a_schedule():
-    world = asleep()
-    world.pool = replace(world.pool, max_replicas=2)
-    assert world.tick(1.0).decision.replicas == 2
-
-
 def test_a_schedule_brings_replicas_one_cold_start_before_its_window():
     world = asleep()
     opens = world.now + 1800.0
@@ -202,13 +181,6 @@ def test_a_schedule_brings_replicas_one_cold_start_before_its_window():
     assert len(world.engines) == 2
     serving = max(engine.ready_at for engine in world.engines)
     assert opens - 60.0 <= serving <= opens + 15.0, ordered - opens
-
-
-def test_a_night_long_schedule_of_its_own_keeps_it_from_zero():
-    world = asleep()
-    world.pool = replace(world.pool, windows=(Window("day", world.now, world.now + 7200.0, 1, None),))
-    world.run(0.0, 60)
-    assert world.requested == 1
 
 
 def test_where_the_series_vanishes_at_zero_it_goes_back_to_one_and_stays():
@@ -271,42 +243,12 @@ def test_an_outage_of_prometheus_at_zero_brings_one_replica_and_is_forgotten_aft
     assert world.requested == 0
 
 
-def test_requests_during_an_outage_at_zero_are_seen_after_it():
-    world = asleep()
-    world.told = DOWN
-    world.run(0.1, 1)
-    world.told = None
-    assert world.tick(0.0).decision.replicas > 1
-
-
 def test_an_operator_that_restarts_at_zero_stays_there_and_wakes_on_the_next_request():
     world = asleep()
     world.memory = Memory(restored(world.memory).profile)
     world.now += 120.0
     assert {each.decision.replicas for each in world.run(0.0, 30)} == {0}
     assert world.tick(1.0 / 15.0).decision.replicas > 1
-
-
-def test_a_request_that_the_gateway_holds_while_the_operator_restarts_is_not_lost():
-    world = asleep(holds=True)
-    world.memory = Memory(restored(world.memory).profile)
-    world.held, world.counted = 1.0, world.counted + 1.0
-    assert world.tick(0.0).decision.replicas > 1
-
-
-def test_requests_since_the_gateways_count_began_anew_wake_it():
-    world = asleep()
-    world.counted = 2.0
-    assert world.tick(0.0).decision.replicas > 1
-
-
-def test_the_first_request_during_the_drain_brings_replicas_at_the_next_tick():
-    world = served(20.0, 60)
-    while world.requested:
-        world.tick(0.0)
-    world.counted += 1.0  # between the scrape and the order
-    outcome = world.tick(0.0)
-    assert outcome.decision.replicas > 1
 
 
 def test_a_fleet_that_loads_after_a_request_is_not_taken_away_again_before_it_served():
