@@ -172,7 +172,6 @@ def test_a_prediction_that_was_not_kept_is_found_again_from_the_rest():
     resumed = replace(restored(world.tick(12.0).memory), predicted_by=None)
     live = world.tick(24.0).memory
     again = decide(world.observation(), world.pool, resumed, world.now).memory
-    assert again == live
     assert plain(again) == plain(live)
     assert again.profile.calibration != resumed.profile.calibration
 
