@@ -407,6 +407,12 @@ class Metric(StrEnum):
         "Replicas that the queues keep busy at the horizon.",
         "Added to the forecast.",
     )
+    FAST_BUDGET_FACTOR = (
+        "servingpool_budget_fast_factor",
+        "ratio",
+        "What the misses of the last hour leave of the plan, 0.5 to 1.",
+        "Below 1 the hour overspent its error budget.",
+    )
     SLOW_BUDGET_FACTOR = (
         "servingpool_budget_slow_factor",
         "ratio",
@@ -418,7 +424,7 @@ class Metric(StrEnum):
         "share",
         "Share of requests that the fleet is sized to miss.",
         (
-            "Floor + 0.7 x slow factor x (allowed - floor) / calibration. "
+            "Floor + 0.7 x fast factor x slow factor x (allowed - floor) / calibration. "
             "At least 0.1 x allowed above the floor; more where the floor exceeds allowed."
         ),
     )

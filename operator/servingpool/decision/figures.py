@@ -284,6 +284,8 @@ class Figures:
     """Replicas that the queues keep busy at the horizon."""
     horizon: float = figure(Metric.HORIZON, lambda on: on.memory.horizon(on.pool), max)
     """Seconds: how long a replica ordered now takes to serve."""
+    fast_factor: Reading = figure(Metric.FAST_BUDGET_FACTOR, lambda on: on.memory.profile.budget.fast_factor)
+    """Factor on the planned misses by the misses of the last hour, 0.5 to 1."""
     slow_factor: Reading = figure(
         Metric.SLOW_BUDGET_FACTOR, lambda on: on.memory.profile.budget.slow_factor(on.pool.params)
     )

@@ -292,7 +292,7 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
             elapsed=tick.elapsed,
             params=pool.params,
         )
-    forecast, budget = _forecast(tick, memory, demand), _budget(tick, memory, in_all)
+    forecast, budget = _forecast(tick, memory, demand), _budget(tick, memory, carried, in_all, usual)
     busy = memory.profile.busy
     if last.total(Column.BEGUN) > 0.0:
         busy = busy.update(
@@ -345,15 +345,17 @@ def _forecast(tick: _Tick, memory: Memory, demand: Demand) -> Forecast:
     )
 
 
-def _budget(tick: _Tick, memory: Memory, misses: Misses) -> ErrorBudget:
+def _budget(tick: _Tick, memory: Memory, carried: Misses, in_all: Misses, usual: float) -> ErrorBudget:
     """The error budget with this tick added; unchanged where the pool is not in charge or not calibrated."""
     pool, budget = tick.pool, memory.profile.budget
     if not pool.in_charge or not memory.calibrated(pool):
         return budget
     requested, starting = tick.observation.requested, tick.observation.starting
     return budget.update(
-        misses=misses,
+        carried=carried,
+        in_all=in_all,
         allowed=pool.slo.allowed,
+        usual=usual,
         elapsed=tick.elapsed,
         above_min=requested > pool.min_replicas,
         # More careful planning brings no replica for which there is no node.

@@ -158,7 +158,11 @@ _PROFILE = _part(
         mean=RatesOf,
         initial_replicas=Annotated[int, Field(ge=0, le=MOST_WORK)],
     ),
-    budget=_part(ErrorBudget, slow=Annotated[Figure, Field(ge=-MOST_SLOW, le=MOST_SLOW)]),
+    budget=_part(
+        ErrorBudget,
+        fast=Annotated[Figure, Field(ge=-1.0, le=1.0)],
+        slow=Annotated[Figure, Field(ge=-MOST_SLOW, le=MOST_SLOW)],
+    ),
     calibration=_part(Calibration),
     busy=_part(Busy, rates=RatesOf, tokens=Annotated[Figure, Field(ge=1.0)]),
     vanished=_part(
