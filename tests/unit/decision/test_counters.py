@@ -54,16 +54,6 @@ def test_a_difference_over_an_outage_does_not_count() -> None:
     assert (back.covered, back.sums[Column.TTFT_COUNT]) == (0.0, 0.0)
 
 
-def test_for_a_replica_without_a_sample_its_last_queue_counts() -> None:
-    before = compared(
-        observed(sample("r0", 0.0, requests(1.0)), sample("r1", 0.0, requests(1.0), waiting=50.0), ready=2), {}
-    )
-    idle = observed(sample("r0", 15.0, requests(1.0)), ready=2)
-    assert compared(idle, before.samples).waiting == 50.0
-    later = observed(sample("r0", LONGEST_GAP + 1.0, requests(1.0), waiting=4.0), ready=2)
-    assert compared(later, before.samples).waiting == 8.0
-
-
 def test_a_restart_drops_the_queue_of_before() -> None:
     first = compared(observed(sample("r0", 0.0, requests(90.0), waiting=3000.0), ready=1), {})
     young = replace(observed(ready=1), ready=(Replica("r0", age=1e4, ready_for=5.0),))

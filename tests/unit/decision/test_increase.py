@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servingpool.decision.increase import Change, Counts, change, follow, intervals, risen
+from servingpool.decision.increase import Counts, follow, intervals, risen
 from servingpool.decision.params import LONGEST_GAP
 
 COLUMNS = 3
@@ -135,41 +135,12 @@ def test_lost_readings_between_two_restarts_change_no_sum(life: Life, came_throu
     assert total(kept) == pytest.approx(life.readable)
 
 
-@pytest.mark.parametrize(
-    ("before", "now", "found"),
-    [
-        ((8.0, 8.0), (8.0, 9.0), Change.CONTINUED),
-        ((8.0, 8.0), (2.0, 1.0), Change.RESTARTED),
-        ((8.0, 0.0), (2.0, 5.0), Change.RESTARTED),
-        ((8.0, 8.0), (2.1, 2.0), Change.DAMAGED),
-        ((8.0, 8.0), (7.999, 9.0), Change.DAMAGED),
-        ((math.nan, 8.0), (3.0, 8.0), Change.CONTINUED),
-        ((8.0, 8.0), (math.nan, 2.0), Change.RESTARTED),
-    ],
-)
-def test_a_restart_leaves_a_quarter_at_most_and_less_of_a_fall_is_damage(before: Row, now: Row, found: Change) -> None:
-    assert change(before, now) is found
-
-
 def test_a_figure_that_appears_begins_its_counting_there_or_at_0_where_its_first_event_creates_it() -> None:
     before, now = Counts(0.0, (5.0, math.nan)), Counts(15.0, (6.0, 40.0))
     for first, rose in ((math.nan, [1.0, 0.0]), (0.0, [1.0, 40.0])):
         latest, rise = follow(before, now, first=first)
         assert rise is not None
         assert (latest, rise.figures) == (now, rose)
-
-
-def test_what_restarted_without_a_figure_has_not_counted_it_and_a_table_says_the_same() -> None:
-    life = Life(
-        [0.0, 15.0, 30.0],
-        [(500.0, 500.0, 9.0), (3.0, math.nan, 0.0), (4.0, 7.0, 0.0)],
-        (4.0, 7.0, 0.0),
-        (4.0, 7.0, 0.0),
-        [1],
-    )
-    assert total(life) == life.readable
-    found = intervals(np.array(life.at), np.array(life.rows), range(COLUMNS))
-    assert tuple(found.rises.sum(axis=0)) == life.readable
 
 
 def test_a_counter_that_stays_lower_begins_anew_after_three_minutes() -> None:

@@ -106,14 +106,6 @@ def test_an_overload_costs_the_queue_after_it_as_well() -> None:
     assert curve.cost(np.array([0.4, 0.8, 1.0, 1.6])) == pytest.approx([0.0, 0.0, 1.0, 4.0])
 
 
-def test_late_requests_and_those_on_time_may_have_met_different_loads() -> None:
-    curve = seen(MissCurve(), load=1.9, requests=40.0, late=10.0, on_time_at=0.25, elapsed=0.0)
-    counted = np.flatnonzero(curve.requests)
-    assert BINS[counted] == pytest.approx([0.25, 1.87], rel=0.01)
-    assert np.array(curve.requests)[counted] == pytest.approx([9.0, 3.0])
-    assert np.array(curve.late)[counted] == pytest.approx([0.0, 3.0])
-
-
 def test_a_tick_counts_for_twelve_requests_at_most() -> None:
     curve = seen(MissCurve(), load=0.5, requests=1200.0, late=300.0, elapsed=0.0)
     # Neighbours share their burst: 1200 requests weigh 12, of which a quarter, 3, were late.

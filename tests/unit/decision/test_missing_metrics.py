@@ -189,18 +189,6 @@ def test_where_all_requests_fail_no_load_is_called_safe():
     assert isinstance(world.run(6.0, 60)[-1].decision.figures.safe_load, Unknown)
 
 
-def test_where_there_is_no_node_nothing_is_overspent():
-    world = World(replicas=2, pool=replace(POOL, in_charge=True, max_replicas=50))
-    world.run(8.0, 30)
-    budget = world.memory.profile.budget
-    world.unschedulable = True
-    world.run(60.0, 6)
-    outcomes = world.run(60.0, 30)
-    assert outcomes[-1].decision.figures.attainment < 0.9
-    # More careful planning would have brought no replica.
-    assert world.memory.profile.budget.slow <= budget.slow + 0.03  # some of what was saved is forgotten
-
-
 def test_new_replicas_without_a_sample_beside_a_long_queue_are_no_surge():
     world = World(replicas=3, obey=False)
     world.run(45.0, 30)
@@ -224,15 +212,6 @@ def test_queues_that_were_unknown_for_a_while_are_no_surge_afterwards(hidden):
         world.tick(90.0)
     world.patch = {}
     assert all(85.0 < tick.decision.figures.arrivals < 115.0 for tick in world.run(90.0, 3))
-
-
-def test_a_queue_known_at_every_other_observation_shows_the_arrivals():
-    world = Patchy(replicas=2, obey=False)
-    world.run(60.0, 10)
-    for number in range(40):
-        world.patch = {"waiting": NAN} if number % 2 else {}
-        outcome = world.tick(60.0)
-    assert outcome.decision.figures.arrivals == pytest.approx(60.0, rel=0.05)
 
 
 def test_a_queue_keeps_only_its_own_engine_busy_however_long_it_is():

@@ -34,16 +34,12 @@ def standing(text: str) -> list[Replica]:
 @pytest.mark.parametrize(
     ("replicas", "wanted", "order"),
     [
-        ("rrrr", 3, 3),
         ("drrr", 3, 4),
-        ("drrrr", 3, 4),
         ("rrrd", 3, 3),
         ("drrs", 3, 4),  # the youngest is on its way in the place of the first
         ("srrr", 3, 4),  # a replica that was evicted loads again: those that serve stay as long
         ("rrss", 3, 3),
-        ("dddrrr", 4, 6),
         ("rrrddd", 4, 4),
-        ("dddd", 2, 2),
         ("drrr", 0, 0),
     ],
 )

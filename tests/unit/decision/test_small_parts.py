@@ -10,8 +10,7 @@ import pytest
 from servingpool.decision.engine import Rates, StepTime
 from servingpool.decision.learn.kinds import ColdStart
 from servingpool.decision.learn.memory import PastLoads
-from servingpool.decision.need.planning import backlog
-from servingpool.decision.observation import NOT_EXPOSED, Reading, Replica, Unknown
+from servingpool.decision.observation import Replica, Unknown
 from servingpool.decision.pool import Pool, Slo
 
 SLO = Slo(time_to_first_token=2.0, time_per_output_token=0.1)
@@ -26,17 +25,6 @@ def test_a_replica_teaches_its_cold_start_once_and_only_if_it_was_seen_to_load()
     assert starts.seconds == (90.0,)
     assert starts.expected(otherwise=120.0) == 90.0
     assert ColdStart().expected(otherwise=120.0) == 120.0
-
-
-def test_a_queue_in_an_engine_keeps_no_other_replica_busy() -> None:
-    def kept_busy(*engines: float, gateway: Reading = NOT_EXPOSED, load: float = 1.0) -> float:
-        return backlog(engines, gateway, work=0.5, horizon=100.0, load=load)
-
-    assert kept_busy(20.0, 40.0) == pytest.approx(0.3)
-    assert kept_busy(20.0, 40.0, load=0.5) == 0.0, "gone before what is ordered now serves"
-    assert kept_busy(180.0, 40.0, load=0.5) == pytest.approx(0.4)
-    assert kept_busy(20_000.0, 0.0, 0.0) == 1.0
-    assert kept_busy(20_000.0, 40.0, gateway=2_000.0) == pytest.approx(11.2)
 
 
 def test_the_highest_load_of_each_five_minutes_is_kept_for_two_hours() -> None:

@@ -47,16 +47,6 @@ def test_grows_when_load_rises_and_shrinks_when_it_is_gone():
     assert world.requested == 1
 
 
-def test_holds_when_scrape_is_lost_during_a_burst():
-    world = World(replicas=3, pool=replace(POOL, min_replicas=1))
-    world.run(25.0, 15)
-    before = world.requested
-    world.lost = {world.engines[0].name}
-    for outcome in world.run(25.0, 5):
-        assert outcome.decision.replicas >= before
-        before = world.requested
-
-
 def test_never_scales_down_while_blind_however_long():
     world = World(replicas=4)
     world.run(30.0, 20)

@@ -17,7 +17,7 @@ from servingpool.reconcile.collect.targets import keys_of
 from servingpool.reconcile.plan.pool_plan import PoolPlan, with_decisions
 
 from ..reconcile.fake_cluster import DrainsWhatRan, FakeCluster  # noqa: TID252, tests are no package of an installed name
-from ..reconcile.mixed_cluster import FIXED, SPOT, MixedCluster, changes, ordered  # noqa: TID252
+from ..reconcile.mixed_cluster import MixedCluster, changes, ordered  # noqa: TID252
 from .test_budgets import GPUS, budget, held, status
 
 FIXED_KEY, SPOT_KEY = TargetKey("chat", "fixed"), TargetKey("chat", "spot")
@@ -280,34 +280,3 @@ class TestCuts:
         )
         whole = planned(part("fixed", 6, 6), part("spot", 4, 4), capacity=9.0, behavior={"maxChangePerStep": 3})
         assert left(whole, fixed=4, spot=2)[0] == {"fixed": 5, "spot": 2}
-
-    def test_within_its_budgets_a_plan_stays_as_it_is(self) -> None:
-        plan = planned(part("fixed", 1, 2), part("spot", 0, 2))
-        assert within(plan, {}) is plan
-        assert within(plan, allowed(fixed=2, spot=9)) is plan
-
-    def test_a_recommendation_is_not_cut(self) -> None:
-        plan = planned(part("fixed", 1, 2), part("spot", 0, 2), mode="Recommend")
-        assert within(plan, allowed(fixed=0, spot=0)) is plan
-
-
-class TestRoom:
-    def test_a_full_budget_is_left_out_only_while_another_target_may_grow(self) -> None:
-        world = mixed(8, apart=True, fixed=3, spot=2)
-        world.step(minutes=1)
-        [plan] = world.plans[-1:]
-        targets = plan.seen.targets
-        assert world.budgets.room(("chat", "pool"), [targets]) == {"spot": 2}
-        budget(world, 16, generation=2, nodeSelector={"gpu": "l40s"})
-        world.step()
-        assert world.budgets.room(("chat", "pool"), [world.plans[-1].seen.targets]) == {"spot": 4}
-        world.pool(targets=[{**FIXED, "max": 3}, SPOT])
-        world.step()
-        assert world.budgets.room(("chat", "pool"), [world.plans[-1].seen.targets]) == {}, "then it claims all it needs"
-
-    def test_a_closed_budget_is_left_out(self) -> None:
-        world = mixed(40, apart=True, fixed=3, spot=1)
-        world.claims["spot"] = [{"name": "gpu", "resourceClaimName": "shared"}]
-        world.show("spot")
-        world.step(minutes=1)
-        assert world.budgets.room(("chat", "pool"), [world.plans[-1].seen.targets]) == {"spot": 1}

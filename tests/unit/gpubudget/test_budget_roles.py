@@ -174,29 +174,6 @@ class TestFloor:
             assert world.ordered == (1, 1)
 
 
-@pytest.mark.parametrize(
-    ("replicas", "wants", "split"),
-    [
-        (7, (6, 2), (5, 2)),
-        (3, (6, 2), (2, 1)),
-        (2, (6, 2), (1, 1)),
-        (8, (6, 2), (6, 2)),
-        (3, (2, 6), (1, 2)),
-        (2, (2, 6), (1, 1)),
-        (1, (2, 6), (0, 1)),
-        (2, (0, 6), (0, 2)),
-    ],
-)
-def test_a_floor_of_prefill_and_decode_is_split_into_whole_replicas(
-    replicas: int, wants: tuple[int, int], split: tuple[int, int]
-) -> None:
-    sides = [
-        (PoolNeed({role: TargetNeed(wanted)}, None, 0.0, 1, GPUS), {role: Claim(role, GPUS, 0, 0, wanted, None)}, 1.0)
-        for role, wanted in zip(("prefill", "decode"), wants, strict=True)
-    ]
-    assert _floors(replicas * GPUS, sides) == [each * GPUS for each in split]
-
-
 def test_another_target_set_is_not_shared_by_what_the_old_one_wanted() -> None:
     """Until the pool itself is decided again it keeps what it has."""
     need = PoolNeed({"a": TargetNeed(5), "b": TargetNeed(5)}, (0.0,), 10.0, 4, 1)

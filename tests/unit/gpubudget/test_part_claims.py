@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from servingpool.gpubudget.claims import PoolNeed, TargetNeed, claims_of
-from servingpool.gpubudget.sharing import Claim, Grant, share, spare, worth
+from servingpool.gpubudget.sharing import Claim, share, spare, worth
 
 from ..decision.sequences import tell_progress  # noqa: TID252
 from ..fuzzing import fuzzed  # noqa: TID252, tests are no package of an installed name
@@ -32,25 +31,6 @@ def granted(gpus: int, *claims: Claim) -> dict[str, int]:
     return {claim.pool.partition(" ")[2].strip("()") or claim.pool: found[claim.pool].most for claim in claims}
 
 
-def test_the_parts_of_a_pool_avoid_together_what_one_target_would() -> None:
-    one = Claim("one", 1, 0, 0, 4, need(4))
-    parts = claims_of(
-        pool(h100=TargetNeed(2), l40s=TargetNeed(2)), 0, {"h100": held("h100", 0), "l40s": held("l40s", 0)}
-    )
-    alone = worth(one.misses or (), 0)
-    both = [each for claim in parts.values() for each in worth(claim.misses or (), 0)]
-    assert sorted(both) == pytest.approx(sorted(alone))
-
-
-def test_a_slow_replica_avoids_less_and_a_small_one_more_for_each_gpu() -> None:
-    needed = pool(fast=TargetNeed(2), slow=TargetNeed(2, weight=0.5), gpus=4)
-    claims = claims_of(needed, 0, {"fast": held("fast", 0, gpus=4), "slow": held("slow", 0, gpus=1)})
-    # Half a replica for a quarter of its GPUs: the small one comes first.
-    assert granted(4, *claims.values()) == {"fast": 0, "slow": 2}
-    dear = claims_of(needed, 0, {"fast": held("fast", 0, gpus=4), "slow": held("slow", 0, gpus=4)})
-    assert granted(8, *dear.values()) == {"fast": 2, "slow": 0}
-
-
 def test_what_stands_is_not_given_up_for_another_target_of_its_pool() -> None:
     """Else a pool under a full budget would lose replicas before those that replace them are Ready."""
     moving = pool(fast=TargetNeed(3, weight=2.0), slow=TargetNeed(4))
@@ -70,39 +50,11 @@ def test_a_cheaper_mix_pushes_no_other_pool_aside_whatever_the_priority() -> Non
     assert share(4, [*lost.values(), other], lending=True)["chat/a (home)"].share == 4
 
 
-def test_lost_spot_replicas_leave_their_gpus_to_what_replaces_them() -> None:
-    """Pending pods hold GPUs of the budget: the probe that stays is worth nothing."""
-    needed = pool(spot=TargetNeed(1, delivered=0), on_demand=TargetNeed(4))
-    needed = replace(needed, misses=need(4), capacity=4.0)
-    claims = claims_of(needed, 0, {"spot": held("spot", 4), "on_demand": held("on_demand", 0)})
-    found = share(4, claims.values(), lending=True)
-    assert (found["chat/a (spot)"].most, found["chat/a (on_demand)"].share) == (0, 4)
-    assert found["chat/a (on_demand)"].waits_for == ("chat/a (spot)",)
-    after = claims_of(needed, 0, {"spot": held("spot", 0), "on_demand": held("on_demand", 0)})
-    assert granted(5, *after.values()) == {"spot": 1, "on_demand": 4}
-
-
 def test_an_unknown_need_keeps_what_stands_and_grows_to_the_min_only() -> None:
     blind = replace(pool(a=TargetNeed(2, base=1), b=TargetNeed(3), least=4), misses=None)
     claims = claims_of(blind, 0, {"a": held("a", 0), "b": held("b", 2)})
     assert {name: claim.least for name, claim in claims.items()} == {"a": 2, "b": 2}
     assert granted(9, *claims.values()) == {"a": 2, "b": 2}
-
-
-def test_min_and_floor_of_a_pool_are_split_and_neither_grows() -> None:
-    needed = pool(a=TargetNeed(2, base=1), b=TargetNeed(2), outside=TargetNeed(1), least=4)
-    claims = claims_of(needed, 9, {"a": held("a", 0, gpus=2), "b": held("b", 1, gpus=2)})
-    assert {name: claim.least for name, claim in claims.items()} == {"a": 2, "b": 1}
-    assert sum(claim.floor for claim in claims.values()) == 9
-    assert {name: claim.floor // 2 for name, claim in claims.items()} == {"a": 2, "b": 2}
-
-
-def test_room_is_what_nobody_holds_is_due_or_keeps_as_a_floor() -> None:
-    claims = [replace(held("a", 2), floor=4), replace(held("b", 3), held=4)]
-    grants = {one.pool: Grant(one.ordered, one.ordered) for one in claims}
-    assert spare(10, claims, grants, lending=True) == 4
-    assert spare(10, claims, grants, lending=False) == 2
-    assert spare(10, claims, grants | {"chat/a (b)": Grant(3, 7)}, lending=True, leaving=2) == 0
 
 
 # Any sequence.
@@ -200,12 +152,6 @@ def test_no_sequence_of_pools_with_several_targets_orders_more_than_a_budget(
         for budget, size in enumerate(sizes):
             inside = [each for one in pools for name, each in one.fleets.items() if one.places[name] == budget]
             assert sum(each.truly_held for each in inside) <= size
-
-
-def test_of_a_target_alone_replicas_beyond_a_firm_min_share_what_they_avoid_together() -> None:
-    cliff = (30.0, 30.0, 30.0, 0.0)
-    claims = claims_of(PoolNeed({"a": TargetNeed(2)}, cliff, 2.0, 1, 1), 0, {"a": held("a", 1)})
-    assert worth(claims["a"].misses or (), 1) == [15.0, 15.0], "and not a third, as if the first could still go"
 
 
 @fuzzed(0.5)

@@ -159,24 +159,6 @@ def test_a_floor_of_less_than_both_roles_is_kept_for_them_and_no_more(lending: b
 # What a fleet grows by while its removed pods are on their way.
 
 
-def test_a_fleet_that_grows_while_its_pods_leave_holds_both_though_no_watch_says_so() -> None:
-    standing = [{"a": 1}, {"b": 1}, {"c": 1}, {"d": 1}]
-    held = Holding().seen(4, standing, 1, 1, lambda _: True, {}, 0.0)
-    held = held.seen(3, standing, 1, 1, lambda _: True, {}, 0.0)
-    assert held.gpus == 4
-    held = held.seen(4, standing, 1, 1, lambda _: True, {}, 0.0)
-    assert held.gpus == 5, "one leaves, and one more was ordered"
-    held = held.seen(4, [{"a": 1}, {"b": 1}, {"c": 1}, {"e": 1}], 1, 1, lambda _: True, {"d": 1}, 0.0)
-    assert held.gpus == 5
-    held = held.seen(4, [{"a": 1}, {"b": 1}, {"c": 1}, {"e": 1}], 1, 1, lambda uid: uid != "d", {}, 0.0)
-    assert held.gpus == 4
-
-
-def test_a_pod_that_is_gone_when_the_order_is_seen_is_not_waited_for() -> None:
-    held = Holding().seen(2, [{"a": 1}, {"b": 1}], 1, 1, lambda _: True, {}, 0.0)
-    assert held.seen(1, [{"a": 1}], 1, 1, lambda uid: uid == "a", {}, 1.0).gpus == 1
-
-
 def test_groups_of_pods_hold_what_their_pods_ask_for_and_a_whole_replica_while_they_come() -> None:
     held = Holding().seen(2, [{"leader": 0, "worker": 8}, {"leader-2": 0}], 8, 2, lambda _: True, {"old": 8}, 0.0)
     assert held.gpus == 24

@@ -130,17 +130,6 @@ def test_history_that_the_profile_has_seen_is_not_learned_twice() -> None:
     assert world.state().memory.profile.learned < kept + 1000
 
 
-def test_history_of_many_new_pools_is_read_over_several_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backfill, "SAMPLES_AT_ONCE", 2 * 2 * 240)
-    monkeypatch.setattr(backfill, "LONGEST_TICK", 0.0)
-    world = pools(5)
-    world.prometheus.slow = 0.001
-    # Two are taught before the first decisions, for nobody else is there; then who is warm decides first, and those
-    # that were taught after that at once.
-    assert [world.step().decided for _ in range(4)] == [2, 4, 5, 5]
-    assert world.prometheus.asked.count("history") == 3
-
-
 def test_a_new_pool_that_waits_for_its_turn_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backfill, "SAMPLES_AT_ONCE", 2 * 240)
     monkeypatch.setattr(backfill, "LONGEST_TICK", 0.0)

@@ -137,15 +137,6 @@ def test_label_sets_that_always_time_out_do_not_delay_others() -> None:
         assert read.count(f"t{sound:02}") >= 2
 
 
-def test_a_read_that_failed_is_unknown_at_once() -> None:
-    slow = scene(2, most=5)
-    slow.tick()
-    assert slow.seen() == ["t00", "t01"]
-    slow.backend.hangs = {"t01"}
-    slow.tick()
-    assert slow.seen() == ["t00"]
-
-
 def test_a_tenant_that_returns_does_not_use_old_samples() -> None:
     slow = scene(3, most=5)
     slow.tick()

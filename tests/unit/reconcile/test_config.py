@@ -44,7 +44,6 @@ def test_durations_are_written_as_everywhere(tmp_path: Path) -> None:
         ("[1, 2", "is not YAML"),
         ("[" * 20_000, "is not YAML: it is nested too deeply"),
         (BACKEND + "noted: 2026-99-99", "is not YAML: month must be in 1..12"),
-        ("- a list", "is not valid"),
         (BACKEND + "engines: {acme: {modelLabel: 5x}}", "engines.acme.modelLabel: string should match pattern"),
         (BACKEND + "engines: {acme: {figures: {runing: [a]}}}", "figures.runing.[key]: input should be 'running', "),
         (BACKEND + "engines: {Acme: {}}", "engines.Acme.[key]: string should match pattern"),
@@ -52,18 +51,9 @@ def test_durations_are_written_as_everywhere(tmp_path: Path) -> None:
             BACKEND + "engines: {acme: {figures: {running: [a], waiting: [b], timeToFirstToken: [c]}}}",
             "acme.figures must have generationTokens, promptTokens, interTokenLatency too: decisions need them",
         ),
-        (BACKEND + "prices: {acme: {input: 0.5, noted: 2026-11-01}}", "prices.acme.output: required"),
         (
             BACKEND + "prices: {acme: {input: 0, output: 1, noted: 2026-11-01}}",
             "prices.acme.input: input should be greater than or equal to 0.0001, got 0",
-        ),
-        (
-            BACKEND + "prices: {acme: {input: 1, output: 99999, noted: 2026-11-01}}",
-            "prices.acme.output: input should be less than or equal to 10000, got 99999",
-        ),
-        (
-            BACKEND + "prices: {acme: {input: 1, output: $2, noted: 2026-11-01}}",
-            "prices.acme.output: input should be a valid number, unable to parse string as a number, got '$2'",
         ),
         (
             BACKEND + "prices: {acme: {input: 1, output: 2, noted: 1 Nov 2026}}",

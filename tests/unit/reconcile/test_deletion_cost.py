@@ -24,7 +24,7 @@ from servingpool.adapters.cluster.objects import (
 )
 from servingpool.decision.observation import Observation, ReplicaMetrics, Unknown
 from servingpool.reconcile import act
-from servingpool.reconcile.act import Marker, Victims, choose, in_flight, left_over
+from servingpool.reconcile.act import Marker, Victims, choose, in_flight
 
 OLD, YOUNG = 1000.0, 2000.0
 OURS, THEIRS = True, False
@@ -65,38 +65,6 @@ def as_kubernetes(pods: list[Pod], victims: Victims, replicas: int) -> set[str]:
 def test_a_replica_with_unknown_load_does_not_count_as_idle() -> None:
     pods = [pod("dark", YOUNG), pod("busy"), pod("calm")]
     assert names(choose(pods, {"busy": 200.0, "calm": 1.0}, 1).pods) == ["calm", "busy"]
-
-
-def test_pods_that_are_not_ready_are_removed_first_without_a_mark() -> None:
-    pods = [pod("idle"), pod("busy"), pod("loading", YOUNG, ready=False)]
-    victims = choose(pods, {"idle": 0.0, "busy": 5.0}, 1)
-    assert names(victims.pods) == ["loading", "idle"]
-    assert names(victims.marks) == ["idle"]
-    assert choose(pods, {"idle": 0.0, "busy": 5.0}, 2).marks == ()
-
-
-def test_pods_that_do_not_exist_yet_are_removed_first() -> None:
-    """Five are ordered, a quota has let four be made: to three is one less."""
-    pods = [pod(f"p-{number}") for number in range(4)]
-    assert len(choose(pods, {}, 3).pods) == 1
-    assert choose(pods, {}, 4).pods == ()
-
-
-def test_at_equal_costs_our_pods_are_removed_first() -> None:
-    pods = [pod("zero", cost=(0, THEIRS)), pod("busy")]
-    assert names(choose(pods, {"zero": 0.0, "busy": 9.0}, 1).marks) == ["busy"]
-
-
-def test_our_own_old_marks_do_not_influence_the_choice() -> None:
-    pods = [pod("survivor", cost=(-1, OURS)), pod("idle"), pod("busy")]
-    victims = choose(pods, {"survivor": 9.0, "idle": 0.0, "busy": 5.0}, 2)
-    assert names(victims.clears) == ["survivor"]
-    assert (names(victims.marks), victims.cost) == (["idle"], -2), "nor where taking it back fails"
-
-
-def test_a_pod_with_our_mark_is_not_patched_again() -> None:
-    pods = [pod("survivor", cost=(-1, OURS)), pod("busy")]
-    assert choose(pods, {"survivor": 0.0, "busy": 5.0}, 1).marks == ()
 
 
 def test_a_cost_stays_one_that_kubernetes_can_read() -> None:
@@ -154,22 +122,6 @@ def build(fleet: list[Any]) -> tuple[list[Pod], dict[str, float]]:
         if work is not None:
             busy[f"p-{number}"] = float(work)
     return pods, busy
-
-
-@pytest.mark.parametrize(
-    ("standing", "replicas", "rollout", "cleared"),
-    [
-        (3, 3, False, True),  # it is over, and this one has survived
-        (5, 3, False, False),  # the pods are still to go
-        (3, 5, False, True),
-        (5, 3, True, True),  # a rollout lets more stand
-    ],
-)
-def test_a_mark_is_removed_when_the_scale_down_is_over(
-    standing: int, replicas: int, rollout: bool, cleared: bool
-) -> None:
-    marked = (pod("survivor", cost=(-1, OURS)),)
-    assert bool(left_over(marked, standing=standing, replicas=replicas, rollout=rollout)) == cleared
 
 
 class Pods:

@@ -50,19 +50,6 @@ def test_the_status_compares_the_fleet_with_the_price_of_its_traffic() -> None:
     assert status["throughput"]["tokensPerDollar"] == pytest.approx(rate * 3600 / 24.0, rel=1e-3)
 
 
-def test_at_the_break_even_both_cost_the_same() -> None:
-    seen = inputs(world())
-    once = told(*seen)
-    assert not isinstance(once.break_even, Unknown)
-    figures = seen[2]
-    assert not isinstance(figures.generation_rate, Unknown)
-    assert not isinstance(figures.prompt_rate, Unknown)
-    grown = once.break_even / figures.generation_rate
-    then = told(*seen[:2], replace(figures, generation_rate=once.break_even, prompt_rate=figures.prompt_rate * grown))
-    assert then.compared == pytest.approx(24.0)
-    assert then.dollars == 24.0
-
-
 def test_a_price_that_is_unknown_is_told_and_the_pool_is_scaled_on() -> None:
     found = FakeCluster(prices={"acme": ACME, "other": ACME})
     found.serve(rate=30.0)
@@ -135,14 +122,6 @@ def test_a_rate_that_is_unknown_makes_the_comparison_unknown_and_not_the_cost_he
     expense = told(pool, observation, replace(figures, **unknown))
     assert (expense.compared, expense.break_even, expense.break_even_load) == (silent, silent, silent)
     assert expense.dollars == 24.0
-
-
-def test_a_load_that_is_unknown_leaves_the_break_even_known() -> None:
-    pool, observation, figures = inputs(world())
-    silent = Unknown("no replica is ready")
-    expense = told(pool, observation, replace(figures, load=silent))
-    assert expense.break_even == told(pool, observation, figures).break_even
-    assert expense.break_even_load == silent
 
 
 def test_an_idle_pool_costs_here_and_nothing_there_and_has_no_mix_to_break_even_at() -> None:

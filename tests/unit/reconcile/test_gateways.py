@@ -124,13 +124,6 @@ def test_two_pods_of_a_gateway_add_up() -> None:
     assert (told.count, told.counts) == (19.0, (16.0,))
 
 
-def test_a_pod_that_is_not_seen_for_a_scrape_adds_what_came_meanwhile_and_not_all_it_ever_counted() -> None:
-    behind, other = Behind(), page("a-2", begun=10.0)
-    behind.read(page("a-1", begun=50_000.0), other)
-    behind.read(other)
-    assert behind.read(page("a-1", begun=50_020.0), other).arrivals == 20.0
-
-
 def test_a_gateway_that_restarts_counts_from_zero() -> None:
     behind = Behind(measuredAt="Gateway")
     behind.read(page(begun=1000.0, time_to_first_token=ttft(900.0)))
@@ -138,20 +131,6 @@ def test_a_gateway_that_restarts_counts_from_zero() -> None:
     assert seen.arrivals == 8.0
     assert isinstance(seen.time_to_first_token, Histogram)
     assert seen.time_to_first_token.count == 6.0
-
-
-def test_a_counter_that_is_lower_for_one_scrape_is_no_restart() -> None:
-    behind = Behind()
-    for begun in (1000.0, 999.0, 1004.0):
-        seen = behind.read(page(begun=begun))
-    assert seen.arrivals == 4.0
-
-
-def test_one_that_stays_lower_is_a_restart_however_much_it_has_counted() -> None:
-    behind = Behind()
-    for at, begun in ((0.0, 10.0), (15.0, 6.0), (15.0, 6.0), (30.0, 7.0)):
-        seen = behind.read(page(at=at, begun=begun))
-        assert seen.arrivals == (7.0 if at == 30.0 else 0.0)
 
 
 def test_a_counter_that_is_far_higher_for_one_scrape_brings_no_requests() -> None:
@@ -179,31 +158,11 @@ def test_a_surge_that_lasts_is_counted_in_full() -> None:
     assert gateway.read(page(at=75.0, begun=17180.0)).arrivals == 16180.0
 
 
-def test_a_doubted_pod_that_goes_is_forgotten_with_its_samples() -> None:
-    behind = Behind()
-    for at, begun in ((0.0, 1000.0), (15.0, 999.0)):
-        behind.read(page(at=at, begun=begun))
-    behind.read(page("router-7c9f-ccccc", at=7_200.0, begun=1.0))
-    assert not behind.totals.doubted
-
-
 def test_a_new_pods_first_requests_begin_its_counting() -> None:
     """Vllm-router has no counter before its first request."""
     behind = Behind("vllm-router", "router")
     behind.read(page(begun=NOT_EXPOSED), model="")
     assert behind.read(page(begun=3.0), model="").arrivals == 3.0
-
-
-def test_a_figure_that_one_scrape_lacks_is_no_surge_once_it_is_there_again() -> None:
-    """The pod's other series were there, so 50,000 requests came in 15 s."""
-    behind = Behind(measuredAt="Gateway")
-    whole: dict[str, Any] = {"generation_tokens": 9.0, "time_to_first_token": ttft(50_000.0)}
-    behind.read(page(at=0.0, begun=50_000.0, **whole))
-    behind.read(page(at=15.0, generation_tokens=9.0))
-    seen = behind.read(page(at=30.0, begun=50_020.0, **whole | {"time_to_first_token": ttft(50_010.0)}))
-    assert seen.arrivals == 20.0
-    assert isinstance(seen.time_to_first_token, Histogram)
-    assert seen.time_to_first_token.count == 10.0
 
 
 def test_pods_with_different_buckets_are_not_added() -> None:

@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 
-from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decide import decide
 from servingpool.decision.engine import Rates
-from servingpool.decision.learn.error_budget import ErrorBudget
 from servingpool.decision.learn.forecast import FORECASTS_KEPT as KEPT
 from servingpool.decision.learn.kinds import ColdStart, Kind
 from servingpool.decision.learn.memory import Memory, Profile
 from servingpool.decision.learn.miss_curve import BINS
 from servingpool.decision.learn.step_time import Saturation
 from servingpool.decision.observation import Unknown
-from servingpool.decision.params import DEFAULT
 from servingpool.decision.zero import Busy, Vanished
 from servingpool.reconcile.keep.learned_profile import dump, load
 
@@ -31,7 +28,7 @@ from ..decision.sequences import (  # noqa: TID252, the same sequences as the co
     lives,
     sequences,
 )
-from ..decision.world import World, applied  # noqa: TID252, the core's own stories
+from ..decision.world import World  # noqa: TID252, the core's own stories
 from ..fuzzing import fuzzed  # noqa: TID252, tests are no package of an installed name
 
 
@@ -39,13 +36,11 @@ from ..fuzzing import fuzzed  # noqa: TID252, tests are no package of an install
     ("part", "figure", "value"),
     [
         ("calibration", "predicted", -30.0),
-        ("forecast", "mean", "1e308 1"),
         ("forecast", "mean", "1 1 1"),
         ("forecast", "initial_replicas", 1e12),
         ("forecast", "pairs", "1e308 " * 6),
         ("curve", "requests", "1e300 " * len(BINS)),
         ("curve", "requests", "-300 " * len(BINS)),
-        ("curve", "late", "-1 " * len(BINS)),
         ("curve", "late", "1 " * len(BINS)),
         ("budget", "slow", -1e30),
     ],
@@ -95,10 +90,7 @@ def test_what_each_target_showed_is_read_again() -> None:
     [
         {"target": "x" * 400},
         {"speed": -1.0},
-        {"speed": 1e-9},
-        {"speed": 1e9},
         {"cold_start": {"seconds": "-60"}},
-        {"cold_start": {"seconds": "60 1e300"}},
         {"fit": {"windows": -1.0}},
         {"fit": {"scale": 1e-200}},
         {"fit": {"gram": "0 0 0 0 0 0 0 0 0"}},
@@ -160,25 +152,6 @@ def test_the_full_batch_outlives_a_merge_patch_that_drops_nulls() -> None:
         [kind] = data["kinds"]
         kind["saturation"] = {key: value for key, value in kind["saturation"].items() if value is not None}
         assert load(data).engine.saturation.batch == pytest.approx(saturation.batch, rel=1e-6)
-
-
-def test_a_restart_resumes_with_the_learned_profile_and_holds_until_windows_fill() -> None:
-    world = World(replicas=4)
-    world.run(30.0, 30)
-    learned = world.memory.profile
-    world.memory = Memory(profile=load(dump(learned)))
-    assert learned.budget != ErrorBudget()
-    assert world.memory.profile.budget.slow == pytest.approx(learned.budget.slow)
-    before = world.requested
-    first = world.tick(30.0)
-    assert first.decision.replicas == before
-    second = world.tick(30.0)
-    assert LimitName.CALIBRATING not in applied(second)
-    assert second.decision.replicas == before
-    solved, then = world.memory.profile.engine.fit.solve(DEFAULT), learned.engine.fit.solve(DEFAULT)
-    assert solved is not None
-    assert then is not None
-    assert abs(solved.base - then.base) < 0.002
 
 
 def test_a_learned_profile_is_read_as_it_was_to_seven_digits_and_four_of_a_settled_forecast() -> None:

@@ -46,18 +46,6 @@ def hangs(work: Callable[..., Coroutine[Any, Any, None]], seconds: float) -> Any
     return slow
 
 
-def test_a_scale_whose_answer_is_lost_is_still_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = short()
-    with monkeypatch.context() as trouble:
-        trouble.setattr(world, "scale", hangs(world.scale, 60.0))
-        tick(world)
-    assert world.services["vllm"].set_by == FIELD_MANAGER, "it was done"
-    for _ in range(20):
-        tick(world)
-    assert world.status()["replicas"] == 2
-    assert world.status().get("lastScaleTime"), "minutes later nothing says that the operator has scaled"
-
-
 @pytest.mark.parametrize("amid", ["scale", "post_event"])
 def test_a_scale_is_reported_even_if_the_tick_ends_before_the_answer(
     amid: str, monkeypatch: pytest.MonkeyPatch

@@ -26,7 +26,6 @@ from ..decision.world import START  # noqa: TID252, tests are no package of an i
 from ..fuzzing import fuzzed  # noqa: TID252
 from ..gpubudget.test_budgets import budget, held, run, two  # noqa: TID252
 from .fake_cluster import FakeCluster, stamp
-from .mixed_cluster import MixedCluster
 from .replicas_field import ReplicasField
 from .stories import hungry, settled
 from .test_several_targets import act, decided
@@ -163,39 +162,6 @@ async def ignored(*_: Any) -> ScaleOutcome:
     return NOT_SCALED
 
 
-def test_of_several_targets_a_lost_order_is_told_as_it_was_sent_though_the_next_one_was_refused() -> None:
-    world: MixedCluster = decided()
-    scale = world.scale
-
-    async def lost(target: Workload, replicas: int) -> None:
-        await scale(target, replicas)
-        if target.key.name == "spot":
-            raise Unanswered("no answer")
-
-    world.scale = lost  # type: ignore[method-assign]
-    world.refused["fixed"] = Forbidden("403")
-    act(world, spot=4, fixed=4)
-    world.scale = scale  # type: ignore[method-assign]
-    sentence = world.plans[-1].decision.reason
-    world.step()
-    told = world.status()["history"][-1]
-    assert (told["from"], told["to"], told["why"]) == (5, 7, sentence)
-
-
-def test_a_lost_order_is_reported_as_the_last_scale_though_the_pool_was_set_to_recommend_meanwhile() -> None:
-    world = settled()
-    world.services["vllm"].rate = 30.0
-    with pytest.MonkeyPatch.context() as patch:
-        loses_answers(world, patch)
-        patch.setattr(world, "show", lambda _: None)
-        world.step()
-        world.pool(mode="Recommend")
-        world.step()
-    world.step()
-    assert world.status()["history"][0]["by"] == FIELD_MANAGER
-    assert world.status().get("lastScaleTime") == world.status()["history"][0]["at"]
-
-
 def test_a_lost_order_keeps_its_gpus_through_a_rollout() -> None:
     """The order is conditional on the number, which a rollout leaves as it is: it may still be carried out."""
     world = two(gpus=20)
@@ -227,15 +193,6 @@ SET = TargetKey("chat", "vllm", "StatefulSet", "apps")
 
 def looked_at(replicas: int, generation: int, key: TargetKey | None = None) -> Workload:
     return Workload(key or TargetKey("chat", "vllm"), "d", generation, replicas, None, gpus=1, drain=read_drain({}))
-
-
-def test_a_zero_whose_answer_was_lost_with_the_api_server_is_ours_after_minutes_without_a_look() -> None:
-    ledger = Ledger("d", 2, "helm")
-    ledger.see(looked_at(2, 1), 985.0)
-    ledger.failed(ledger.sent(looked_at(2, 1), 0, "uid", "no GPU is left", 1000.0), unknown=True)
-    ledger.see(looked_at(2, 1), 1180.0)  # the API server is back, and the watch is behind
-    ledger.see(looked_at(0, 2), 1195.0)
-    assert (ledger.by, ledger.order is not None) == (FIELD_MANAGER, True)
 
 
 def test_an_order_without_an_answer_holds_no_gpus_for_ever_after_a_conflict() -> None:

@@ -22,15 +22,6 @@ def test_a_missing_target_is_waited_for() -> None:
     assert world.condition("Ready") == ("True", "SucceededGetScale")
 
 
-def test_a_deployment_of_that_name_in_another_namespace_is_no_target() -> None:
-    world = FakeCluster()
-    world.pool()
-    raw = {"metadata": {"namespace": "other", "name": "vllm", "uid": "d-other"}, "spec": {"replicas": 2}}
-    world.cache.see_workload(raw, gone=False)
-    world.step()
-    assert world.condition("Ready") == ("False", "TargetNotFound")
-
-
 @pytest.mark.parametrize(
     ("kind", "reason"), [("HorizontalPodAutoscaler", "OwnedByHPA"), ("ScaledObject", "OwnedByKEDA")]
 )
@@ -242,13 +233,6 @@ def test_an_older_pool_that_recommends_owns_nothing_and_would_own_the_deployment
     world.pool(mode="Auto")
     world.step()
     assert world.condition("Ready", "younger") == ("False", "AmbiguousOwner")
-
-
-def test_recommend_for_a_deployment_at_zero_says_that_auto_would_be_blocked() -> None:
-    world = hungry(mode="Recommend")
-    world.set_replicas("vllm", 0)
-    world.step()
-    assert world.message("Ready").startswith(f"{ADVICE} Auto would be blocked (ScalingDisabled): ")
 
 
 def test_recommend_says_what_would_limit_auto() -> None:

@@ -98,11 +98,6 @@ def test_a_person_does_not_end_the_contest_of_a_tool() -> None:
     assert "argocd-controller" in world.message("Ready")
 
 
-def test_a_reset_every_hour_is_contested() -> None:
-    world = contested(every=60 * 4)
-    assert world.condition("Ready") == ("False", "ReplicasContested")
-
-
 def test_scales_that_answer_no_reset_post_events_while_replicas_are_contested() -> None:
     """Behind a tool that looked every 50 minutes nine orders left no event and no time for two hours and a half."""
     world = contested(every=50 * 4)
@@ -222,14 +217,3 @@ def order(ledger: Ledger, target: Workload, replicas: int) -> Order:
 def deployment(replicas: int, by: str | None, at: int) -> Workload:
     set_by = None if by is None else Setter(by, f"{at:09}")
     return Workload(TargetKey("chat", "vllm"), "d-vllm", 2 * at, replicas, set_by, gpus=1, drain=read_drain({}))
-
-
-ADVICE = "Recommend mode: computes a replica count and does not apply it."
-
-
-def test_recommend_after_a_contest_still_names_who_contests() -> None:
-    world = contested()
-    world.pool(mode="Recommend")
-    world.step()
-    assert world.condition("Ready") == ("True", "Recommending")
-    assert world.message("Ready").startswith(f"{ADVICE} Auto would be limited (ReplicasContested): ")

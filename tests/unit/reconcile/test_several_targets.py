@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import replace
 from typing import Any
 
@@ -118,13 +117,6 @@ class TestOrders:
         assert outcome.ordered == 7
         assert asyncio.run(world.actor.act(plan, world.state(), lambda: False, lambda _: True)) is None
 
-    def test_a_log_line_tells_the_target(self, caplog: pytest.LogCaptureFixture) -> None:
-        world = decided()
-        with caplog.at_level(logging.INFO):
-            act(world, spot=4)
-        (line,) = (one for one in caplog.records if hasattr(one, "need"))
-        assert (vars(line)["target"], vars(line)["from"], vars(line)["to"]) == ("Deployment spot", 2, 4)
-
 
 def stuck(world: MixedCluster, name: str) -> str | None:
     return next(part.stuck for part in world.plans[-1].decision.parts if part.target == name)
@@ -148,17 +140,6 @@ class TestMarks:
 
 
 class TestStateOfEachTarget:
-    def test_conflicts_are_counted_by_target(self) -> None:
-        world = decided()
-        world.refused["spot"] = Conflict("409")
-        for _ in range(2):
-            assert act(world, spot=4, fixed=4) is not None
-            world.set_replicas("fixed", 3)
-        assert (world.target("spot").conflicts, world.target("fixed").conflicts) == (2, 0)
-        world.refused.clear()
-        act(world, spot=4)
-        assert world.target("spot").conflicts == 0
-
     def test_an_order_without_an_answer_is_told_once_its_own_target_shows_it(self) -> None:
         world = decided()
         world.refused["spot"] = Unanswered("no answer")
@@ -187,13 +168,6 @@ class TestStateOfEachTarget:
         assert world.condition("Ready") == ("False", "ReplicasContested")
         assert world.message("Ready").startswith("Deployment spot: argocd keeps resetting spec.replicas (last ")
         assert world.target("fixed").contest.problem is None
-
-    def test_a_person_who_scales_one_target_is_told_of(self) -> None:
-        world = decided()
-        world.set_replicas("spot", 3, by="kubectl")
-        world.step()
-        newest = world.status()["history"][0]
-        assert (newest["from"], newest["to"], newest["by"]) == (5, 6, "kubectl")
 
     def test_a_target_that_left_the_spec_is_forgotten(self) -> None:
         world = decided()
@@ -289,8 +263,6 @@ class TestMemory:
         world.step(minutes=20)
         learned = world.state().memory.profile
         assert ([kind.target for kind in learned.kinds], learned.reference) == (["fixed"], "fixed")
-        assert "kinds" not in world.status()["profile"]
-        assert "reference" not in world.status()["profile"]
         world.pool()
         world.step()
         assert world.condition("Calibrating")[0] == "False"

@@ -49,18 +49,6 @@ def test_a_new_cause_of_a_failed_read_is_written(before: str, restarted: bool) -
     assert world.message("MetricsAvailable") == said
 
 
-def test_a_different_autoscaler_is_written() -> None:
-    world = serving(0.0)
-    world.autoscaler("HorizontalPodAutoscaler", name="a")
-    world.step(minutes=5)
-    said = world.message("Ready")
-    assert "HorizontalPodAutoscaler 'a'" in said
-    world.autoscaler("HorizontalPodAutoscaler", name="b")
-    world.autoscaler("HorizontalPodAutoscaler", name="a", gone=True)
-    world.step(minutes=2)
-    assert "HorizontalPodAutoscaler 'b'" in world.message("Ready"), world.message("Ready")
-
-
 @pytest.mark.parametrize(("first", "second"), [("first", "second"), ("chat-1", "chat-2")])
 def test_a_different_owner_is_written(first: str, second: str) -> None:
     """Names that differ in a number are others: it is no figure."""
@@ -74,15 +62,6 @@ def test_a_different_owner_is_written(first: str, second: str) -> None:
     world.delete(first)
     world.step(minutes=2)
     assert f"ServingPool '{second}'" in world.message("Ready", "third")
-
-
-def test_a_new_cause_of_a_refused_scale_is_written() -> None:
-    world = short()
-    world.writes.refuse["scale"] = Unanswered("the API server did not answer")
-    world.step(minutes=5)
-    world.writes.refuse["scale"] = Forbidden("403 Forbidden")
-    world.step(minutes=2)
-    assert world.message("Ready") == "403 Forbidden."
 
 
 def test_a_status_of_unknown_state_is_overwritten_completely(monkeypatch: pytest.MonkeyPatch) -> None:

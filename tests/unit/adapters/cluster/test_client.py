@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -187,13 +186,6 @@ async def test_a_server_that_does_not_answer_is_given_up(
         await cluster.write_status(POOL, {})
 
 
-async def test_an_unreachable_server_is_reported() -> None:
-    cluster = Cluster(aiohttp.ClientSession(), "http://127.0.0.1:1")
-    with pytest.raises(ClusterError, match="Cannot read ServingPool chat/pool: the API server did not answer"):
-        await cluster.read_pool(POOL)
-    await cluster.close()
-
-
 @pytest.mark.parametrize(
     ("kind", "namespace", "path"),
     [
@@ -282,12 +274,3 @@ async def test_a_request_that_cannot_be_made_is_told_without_its_token(
     with pytest.raises(ClusterError, match="Cannot read ServingPool chat/pool: the answer cannot be read") as failed:
         await cluster.read_pool(POOL)
     assert "secret" not in f"{failed.value} {failed.value.detail}"
-
-
-@pytest.mark.parametrize("content", [None, "{}", "not: [yaml"])
-async def test_an_unusable_kubeconfig_is_reported(tmp_path: Path, content: str | None) -> None:
-    path = tmp_path / "config"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(ClusterError, match="Cannot read the cluster's credentials"):
-        await Cluster.connect(str(path))

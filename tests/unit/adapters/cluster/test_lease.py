@@ -220,20 +220,6 @@ def test_a_leader_that_was_replaced_meanwhile_leaves() -> None:
     run(story)
 
 
-def test_leader_exits_when_another_holds_the_lease() -> None:
-    async def story() -> None:
-        server = Server()
-        leader = candidate(Network(server), "a")
-        leading = asyncio.create_task(leader.run())
-        await asyncio.sleep(1)
-        assert server.lease is not None
-        server.write(server.lease["spec"] | {"holderIdentity": "b"}, server.lease["metadata"]["resourceVersion"])
-        await asyncio.wait_for(leading, 3)
-        assert not leader.leading
-
-    run(story)
-
-
 def test_a_slow_answer_does_not_shorten_the_wait() -> None:
     # It tells of a renewal that came after the question. Counted from the question, an heir would lead while the
     # leader, cut off a moment after that renewal, still believes that it does.

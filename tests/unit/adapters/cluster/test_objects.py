@@ -86,14 +86,6 @@ def test_a_deployment_without_replicas_asks_for_one() -> None:
     assert objects.workload(raw).replicas == 1
 
 
-def test_a_ready_pod_serves_since_its_condition_turned() -> None:
-    found = objects.pod(pod({"type": "Ready", "status": "True", "lastTransitionTime": READY}))
-    assert found.ready_since is not None
-    assert found.ready_since - found.created_at == 100.0
-    assert not found.going
-    assert not found.unschedulable
-
-
 @pytest.mark.parametrize("since", [{}, {"lastTransitionTime": None}])
 def test_a_ready_pod_that_does_not_say_since_when_serves_since_it_was_made(since: dict[str, Any]) -> None:
     found = objects.pod(pod({"type": "Ready", "status": "True", **since}))
@@ -134,11 +126,6 @@ def test_the_setter_of_replicas_is_read_from_managed_fields(managers: list[Any],
     assert objects.workload(raw).set_by is None
 
 
-def test_a_pod_that_is_not_ready_is_starting() -> None:
-    found = objects.pod(pod({"type": "Ready", "status": "False", "lastTransitionTime": READY}))
-    assert found.ready_since is None
-
-
 def test_a_pod_without_status_is_starting() -> None:
     raw = pod()
     del raw["status"]
@@ -158,11 +145,6 @@ def test_only_a_pod_that_no_node_has_room_for_is_unschedulable(reason: str, expe
 def test_a_pod_that_ended_or_is_being_deleted_is_going(changes: dict[str, Any]) -> None:
     found = objects.pod(pod({"type": "Ready", "status": "True", "lastTransitionTime": READY}, **changes))
     assert found.going
-
-
-@pytest.mark.parametrize("owner", [None, "ReplicaSet", "StatefulSet", "Job"])
-def test_a_pod_says_what_controls_it(owner: str | None) -> None:
-    assert objects.pod(pod(owner=owner)).owner.kind == (owner or "")
 
 
 def test_an_owner_that_does_not_control_is_no_owner() -> None:
