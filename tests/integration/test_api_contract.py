@@ -68,22 +68,6 @@ def thing(control_plane: ControlPlane, namespace: str) -> RealObject:
     return RealObject(control_plane, namespace, "Deployment")
 
 
-def test_a_refused_pod_is_told_in_the_api_servers_words(
-    control_plane: ControlPlane, namespace: str, thing: RealObject
-) -> None:
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": namespace}}
-    control_plane.apply({**quota, "spec": {"hard": {"pods": "1"}}})
-    status = f"/api/v1/namespaces/{namespace}/resourcequotas/q"
-    wait_until(lambda: "used" in control_plane.client.get(status).get("status", {}), PATIENCE, "the quota is counted")
-    thing.create(3, "helm")
-    wait_until(lambda: objects.workload(thing.raw()).refusal != "", PATIENCE, "a condition ReplicaFailure")
-    assert (
-        "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1" in objects.workload(thing.raw()).refusal
-    )
-    thing.scale(1, "helm")
-    wait_until(lambda: objects.workload(thing.raw()).refusal == "", PATIENCE, "the condition goes")
-
-
 def test_an_object_that_is_being_deleted_says_so(
     control_plane: ControlPlane, namespace: str, thing: RealObject
 ) -> None:

@@ -45,14 +45,6 @@ def install_go(directory: Path, monkeypatch: pytest.MonkeyPatch, *, version: str
     return go
 
 
-def test_a_program_is_built_once_and_then_found(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install_go(tmp_path / "go", monkeypatch, version="1.26.0", log=log)
-    first = binaries.ensure_binaries("etcd")
-    assert binaries.ensure_binaries("etcd") == first
-    assert first["etcd"].read_text() == "program\n"
-    assert log.read_text().split() == ["go.etcd.io/etcd/server/v3"]
-
-
 def test_two_builds_at_once_do_the_work_once(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_go(tmp_path / "go", monkeypatch, version="1.26.0", log=log)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

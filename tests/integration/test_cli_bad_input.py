@@ -97,12 +97,5 @@ def test_each_ends_with_one_message_and_none_with_success(told: dict[tuple[str, 
         assert len(row.message) > 30, row
 
 
-def test_who_lacks_a_right_is_told_which(told: dict[tuple[str, str], Told]) -> None:
-    for command in RIGHTS:
-        row = told["No rights", command]
-        assert row.code == 4
-        assert re.search(r'403.* User "ann" cannot (get|list) resource "[\w/]+" in API group', row.message), row
-
-
 def test_the_table_is_current(told: dict[tuple[str, str], Told]) -> None:
     hold("On a real API server with a real Prometheus", told.values())

@@ -190,11 +190,3 @@ async def test_what_two_pods_count_is_added_through_a_restart_and_a_lost_scrape(
         await asyncio.sleep(0.1)
         third = await pool.told(lambda seen: seen == {"epp-0": 1.0, "epp-1": 8.0})
     assert third.arrivals == 4.0
-
-
-async def test_another_model_and_another_workload_are_told_apart(url: str) -> None:
-    other = await Pool(url, model="other").told(bool)
-    assert other.queue == Unknown("gateway llm-d-epp exports no series of model 'other'")
-    nobody = await Pool(url, workload="nobody").told(bool)
-    said = f"Prometheus has no series of a gateway llm-d-epp of workload 'nobody' in namespace {NAMESPACE}"
-    assert nobody.arrivals == Unknown(said)

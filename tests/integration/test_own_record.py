@@ -112,18 +112,6 @@ def test_a_past_scale_up_is_listed_and_explained_from_prometheus_alone(past: Pas
     assert "SLO 2s" in shown.stdout
 
 
-def test_another_writer_is_named(past: Past) -> None:
-    past.cluster.serve("other", rate=1.0)
-    past.cluster.pool("other", mode="Recommend")
-    past.cluster.wait_condition("other", "Ready", ("True", "Recommending"))
-    path = f"/apis/apps/v1/namespaces/{past.cluster.namespace}/deployments/other?fieldManager=some-script"
-    past.cluster.plane.client.patch(path, {"spec": {"replicas": 3}})
-    wait_until(lambda: past.told("history", "other", "--step", "1s") is not None, PATIENCE, "the change is scraped")
-    (found,) = past.told("history", "other", "--step", "1s")
-    assert (found["from"], found["to"], found["by"]) == (1, 3, "some-script")
-    assert found["why"].startswith("The operator's answer was ")
-
-
 def test_a_recommendation_beside_another_writer_is_compared_and_an_event(past: Past) -> None:
     past.cluster.serve("beside", replicas=4, rate=2.0)
     target = {"name": "beside", "min": 1, "max": 6, "gpusPerReplica": 2, "costPerReplicaHour": 10.0}
@@ -141,10 +129,3 @@ def test_a_recommendation_beside_another_writer_is_compared_and_an_event(past: P
     assert told["stood"]["gpu_hours"] == pytest.approx(8.0 * told["seconds"] / 3600.0)
     assert told["stood"]["dollars"] == pytest.approx(5.0 * told["stood"]["gpu_hours"])
     assert past.cluster.replicas("beside") == 4
-
-
-def test_a_prometheus_that_is_not_there_is_one_sentence(past: Past) -> None:
-    shown = Past(past.cluster, "http://127.0.0.1:9").run("history", "burst")
-    assert shown.exit_code == 6
-    assert shown.stderr.startswith("Prometheus backend 'default' cannot be reached. URL: http://127.0.0.1:9. ")
-    assert len(shown.stderr.splitlines()) == 1

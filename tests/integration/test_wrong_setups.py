@@ -195,12 +195,6 @@ def test_check_says_what_to_do(checked: dict[str, tuple[int, list[str]]], wrong:
         assert (code, lines != []) == (1, True)
 
 
-def test_html_and_a_refused_scrape_are_told_apart(checked: dict[str, tuple[int, list[str]]]) -> None:
-    html, refused = (" ".join(checked[name][1]) for name in ("html", "no-credentials"))
-    assert "text/html" in html
-    assert "HTTP status 401: the scrape needs credentials" in refused
-
-
 def test_the_record_is_current(cluster: Cluster, checked: dict[str, tuple[int, list[str]]]) -> None:
     for wrong in SET_UPS:
         cluster.wait_condition(wrong.name, "MetricsAvailable", ("True" if wrong.healthy else "False", wrong.reason))

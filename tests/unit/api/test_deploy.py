@@ -83,12 +83,6 @@ def test_the_configuration_names_the_default_backend() -> None:
     assert [backend["name"] for backend in config["backends"]] == ["default"]
 
 
-def test_kustomize_is_told_of_every_manifest() -> None:
-    [kustomization] = documents("kustomization.yaml")
-    present = {path.name for path in DEPLOY.glob("*.yaml")} - {"kustomization.yaml"}
-    assert sorted(kustomization["resources"]) == sorted(present)
-
-
 def test_plain_manifests_do_not_claim_to_be_helms() -> None:
     for name in documents("kustomization.yaml")[0]["resources"]:
         assert not any(word in (DEPLOY / name).read_text() for word in ("helm.sh", "Helm", "/instance"))

@@ -105,12 +105,6 @@ def test_a_backtest_comes_close_to_what_auto_does_on_the_same_traffic() -> None:
     assert found.hours[0] == pytest.approx(4 * 4 * (TRACE.duration - WARM_UP) / 3600.0, rel=0.02)
 
 
-def test_the_same_file_gives_the_same_answer_in_one_process_or_two() -> None:
-    header, chunks, _ = history()
-    two = backtest(header, chunks, Question(POOL, cold_start=100.0))
-    assert whole().to_dict() == two.to_dict()
-
-
 def test_a_gap_is_filled_and_said() -> None:
     header, chunks, _ = history()
     hole = (header.begin + 3000.0, header.begin + 3600.0)

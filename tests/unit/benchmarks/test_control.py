@@ -70,23 +70,6 @@ def a_baseline(slug: str, default: Run, tuned: Run | None = None) -> Any:
 
 
 class TestWhatIsKept:
-    def test_comments_docstrings_and_layout_do_not_ask_for_it_again_but_code_does(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(store, "ROOT", tmp_path)
-        file = tmp_path / "core.py"
-        found = []
-        for text in (
-            '"""Says."""\nX = 1\n\n\ndef f(a):\n    """Says."""\n    return a + X\n',
-            '"""Says more."""\n\n# Why.\nX = 1\ndef f(a):\n    """Otherwise."""\n    return (a\n        + X)\n',
-            '"""Says."""\nX = 2\n\n\ndef f(a):\n    return a + X\n',
-        ):
-            file.write_text(text)
-            store.meaning.cache_clear()
-            found.append(store.meaning("core.py"))
-        store.meaning.cache_clear()
-        assert found[0] == found[1] != found[2]
-
     def test_it_is_found_again_and_half_a_file_is_none(self) -> None:
         path = store.place("tiny", (1, "a"), ())
         assert store.load(path) is None

@@ -125,7 +125,7 @@ def test_a_part_runs_again_when_its_sources_change(part: evidence.Part, elsewher
     evidence.remake(part, 1)
     assert Kept.load("cases") == kept, "it was not run"
     script = elsewhere / "benchmarks" / "fake.py"
-    script.write_text(f"# words\n{script.read_text()}")
+    script.write_text(f'"""Says."""\n# words\n{script.read_text()}')
     assert part.known()
     script.write_text(f"{script.read_text()}\nassert True\n")
     assert not part.known()

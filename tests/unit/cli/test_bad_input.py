@@ -136,7 +136,6 @@ CLUSTER = (*POOL, "check deployment/llama", "suggest deployment/llama")
 RECORDS = ("record deployment/llama -o llama.rec", "backtest deployment/llama --ttft 2s --max 4")
 BLIND = "record deployment/llama --engine vllm --model llama -o llama.rec"
 OWN = ("history chat", "compare chat", "explain chat --at 2026-11-20T03:12")
-ENGINES = ("check deployment/llama", "suggest deployment/llama", BLIND)
 
 
 @dataclass(frozen=True)
@@ -338,24 +337,6 @@ def test_it_ends_with_one_message_that_is_a_sentence(tell: Tell, case: str, comm
     assert row.code in {0, 1, 2, 3, 4, 6}
     assert row.code != 0
     assert len(message) > 30
-
-
-@pytest.mark.parametrize(
-    ("case", "codes"),
-    [
-        ("No kubeconfig", {4}),
-        ("The API server does not answer", {4}),
-        ("A kind that the API server does not have", {1}),
-        ("Prometheus does not answer", {1, 6}),
-        ("A login page instead of Prometheus", {1, 6}),
-        ("No target", {2}),
-        ("A time that is none", {2}),
-        ("A mode that stops it", {2}),
-    ],
-)
-def test_what_is_missing_is_never_taken_for_an_answer(tell: Tell, case: str, codes: set[int]) -> None:
-    [commands] = [each.commands for each in CASES if each.name == case]
-    assert {tell(case, command).code for command in commands} == codes
 
 
 def test_the_table_is_current(tell: Tell) -> None:

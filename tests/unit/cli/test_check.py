@@ -25,24 +25,11 @@ def test_a_backend_that_cannot_be_reached_is_named_with_its_url(tmp_path: Path) 
     assert told in result.stderr
 
 
-def test_a_configuration_that_is_wrong_is_said_and_nothing_is_asked(tmp_path: Path) -> None:
-    result = check(tmp_path, "backends: []")
-    assert result.exit_code == 2
-    assert "backends: tuple should have at least 1 item" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ([], "Give --config FILE, or a KIND/NAME with --prometheus URL or --config FILE"),
-        (["--prometheus", "http://x"], "Give --config FILE alone, or name a KIND/NAME"),
-        (["deployment/llama"], "Give --config FILE, or a KIND/NAME with --prometheus URL or --config FILE"),
-        (["llama", "--prometheus", "http://x"], "Write the target as KIND/NAME, such as deployment/llama, got 'llama'"),
         (["deployment/", "--prometheus", "http://x"], "got 'deployment/'"),
-        (
-            ["deployment/llama", "--prometheus", "ftp://x"],
-            "--prometheus must be http:// or https:// with a host, got 'ftp://x'",
-        ),
         (["deployment/llama", "--prometheus", "http://x", "--engine", "ollamma"], "--engine must be one of llamacpp, "),
         (
             ["deployment/llama", "--prometheus", "http://x", "--engine", "ollama"],
@@ -85,14 +72,6 @@ def test_a_backend_beside_a_url_is_wrong_usage(order: str) -> None:
     for command in ("history chat", "check deployment/llama"):
         result = CliRunner().invoke(app, [*command.split(), "-n", "prod", *order.split()])
         assert (result.exit_code, result.stderr) == (2, "Give --prometheus URL or --backend NAME, not both\n")
-
-
-def test_a_backend_that_the_configuration_lacks_is_told_with_those_it_has(tmp_path: Path) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text("backends: [{name: thanos, url: 'http://x'}]")
-    result = CliRunner().invoke(app, ["check", "deployment/llama", "--config", str(path)])
-    assert result.exit_code == 2
-    assert "--backend must be one of thanos, got 'default'" in result.stderr
 
 
 def test_a_namespace_that_the_backend_is_closed_to_is_told(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from servingpool.adapters.prometheus.own_record import OwnRecord, Point, Record
 from servingpool.catalogue.metrics import Metric
 from servingpool.cli.compare import compare_fleets
 from servingpool.recording import verdict
-from servingpool.recording.verdict import History
 
 from ..reconcile.stories import settled, several  # noqa: TID252, tests are no package of an installed name
 from .recorder import Recorder
@@ -91,28 +90,6 @@ def test_a_short_record_gives_no_verdict_but_a_band_and_when_to_ask_again(
     assert re.search(r"\d+% to \d+% expected$", attainment), "a band, and no difference"
     told = json.loads(beside.ask(monkeypatch, "compare", "--since", f"{MINUTES}m", "-o", "json").stdout)
     assert len(told["doubts"]) == 1
-
-
-@pytest.mark.parametrize(
-    ("history", "said"),
-    [
-        (History(7200.0, 0.0), ""),
-        (History(600.0, 0.0), "The history is 10m long, and a verdict needs 2h: ask again in 1h50m."),
-        (
-            History(36_000.0, 7200.0),
-            "Data are missing for 2h of 10h, more than 10%: mend the scraping, and ask again with a history from after",
-        ),
-        (History(36_000.0, 3600.0), ""),
-        (History(7200.0, 0.0, learning=1800.0), "The operator was calibrating for 30m of 2h: ask again in 3h or from"),
-        (History(7200.0, 0.0, modelled=0.839, observed=0.971), "13.2 points apart, over 3."),
-        (History(7200.0, 0.0, modelled=0.95, observed=0.97), ""),
-        (History(7200.0, 0.0, modelled=None, observed=0.97), ""),
-    ],
-)
-def test_a_verdict_needs_enough_of_a_history(history: History, said: str) -> None:
-    doubts = list(history.doubts())
-    assert len(doubts) == (1 if said else 0)
-    assert said in " ".join(doubts)
 
 
 class Told:

@@ -13,7 +13,6 @@ import yaml
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from servingpool.adapters.cluster.errors import NotFound
 from servingpool.adapters.cluster.pools import Pools
 from servingpool.api.serving_pool import ServingPool
 from servingpool.cli.explain import show
@@ -181,11 +180,6 @@ def test_exits_3_where_nothing_was_decided_yet_and_says_what_stands_in_the_way(m
     assert "TargetNotFound" in shown.output
 
 
-def test_a_name_alone_is_of_the_contexts_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
-    for arguments in (("chat",), ("chat", "-n", "prod"), ("prod/chat", "-n", "prod")):
-        assert explain(monkeypatch, stored(STATUS), *arguments).exit_code == 0
-
-
 def test_json_is_the_status_as_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = explain(monkeypatch, stored(STATUS), "prod/chat", "-o", "json")
     assert shown.exit_code == 0
@@ -200,11 +194,6 @@ def test_a_pool_that_is_not_valid_is_told_with_field_range_and_value(monkeypatch
     assert shown.stderr == (
         "ServingPool prod/chat is not valid: spec.slo.timeToFirstToken: must be 1ms to 10m, got 20m\n"
     )
-
-
-def test_a_name_that_is_none_is_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = explain(monkeypatch, NotFound("404"), "a/b/c")
-    assert (shown.exit_code, "NAMESPACE/NAME" in shown.stderr) == (2, True)
 
 
 def test_a_watch_explains_each_decision_that_says_something_else(monkeypatch: pytest.MonkeyPatch) -> None:

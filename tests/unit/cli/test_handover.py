@@ -138,18 +138,6 @@ def test_an_hpa_of_another_kind_of_that_name_is_no_autoscaler_of_the_target(make
     assert (refused.exit_code, "scales StatefulSet qwen, not Deployment qwen." in refused.stderr) == (3, True)
 
 
-def test_the_operator_takes_over_only_when_the_hpa_is_gone(make: Make) -> None:
-    world = make(**beside_hpa())
-    assert run("adopt", "qwen", "--yes", "--accept").exit_code == 0
-    assert world.replicas == 6
-    assert world.writers == ["operator"]
-    assert world.unbounded == 0.0
-    assert run("release", "qwen", "--yes").exit_code == 0
-    world.passes(30)
-    assert world.replicas == 4
-    assert world.writers == ["operator", "hpa"]
-
-
 def test_keda_is_paused_and_has_its_annotations_back_afterwards(make: Make) -> None:
     world = make(**keda())
     assert [raw["metadata"]["name"] for raw in world.all(HPAS)] == ["keda-hpa-qwen"]
@@ -174,48 +162,37 @@ def test_a_pause_with_a_number_comes_back_with_it(make: Make) -> None:
     assert world.objects[f"{SCALED_OBJECTS}/qwen"]["metadata"]["annotations"] == {PAUSED_REPLICAS: "4"}
 
 
+@pytest.mark.parametrize("way", ["adopt", "release"])
 @pytest.mark.parametrize("beside", [beside_hpa, keda])
 def test_a_hand_over_that_is_killed_anywhere_goes_on_at_the_next_call(
-    make: Make, beside: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    make: Make, beside: Callable[..., Any], way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handover, "POLL", 5.0)
+    adopt, release = ("adopt", "qwen", "--yes", "--accept", "--no-watch"), ("release", "qwen", "--yes")
+    command = adopt if way == "adopt" else release
     after, interrupted = 0, True
     while interrupted:
         after += 1
         world = make(**beside())
-        interrupted = killed(world, after, "adopt", "qwen", "--yes", "--accept", "--no-watch")
+        if way == "release":
+            assert run(*adopt).exit_code == 0
+            world.passes(30)
+        interrupted = killed(world, after, *command)
         world.passes(45)
-        again = run("adopt", "qwen", "--yes", "--accept", "--no-watch")
+        again = run(*command)
         assert again.exit_code == 0, (after, again.output)
-        assert (world.pool["spec"]["mode"], world.all(HPAS)) == ("Auto", []), after
-        world.passes(45)
-        assert (world.replicas, world.writers, world.both, world.unbounded) == (6, ["operator"], 0, 0.0), after
-        assert run("release", "qwen", "--yes").exit_code == 0
-        assert len(world.all(HPAS)) == 1, after
-        assert PAUSED not in json.dumps(world.all(SCALED_OBJECTS)), after
-    assert after > 20, "each request and each wait was the last one once"
-
-
-@pytest.mark.parametrize("beside", [beside_hpa, keda])
-def test_a_way_back_that_is_killed_anywhere_goes_on_at_the_next_call(
-    make: Make, beside: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(handover, "POLL", 5.0)
-    after, interrupted = 0, True
-    while interrupted:
-        after += 1
-        world = make(**beside())
-        assert run("adopt", "qwen", "--yes", "--accept", "--no-watch").exit_code == 0
-        world.passes(30)
-        interrupted = killed(world, after, "release", "qwen", "--yes")
-        world.passes(45)
-        again = run("release", "qwen", "--yes")
-        assert again.exit_code == 0, (after, again.output)
+        if way == "adopt":
+            assert (world.pool["spec"]["mode"], world.all(HPAS)) == ("Auto", []), after
+            world.passes(45)
+            assert (world.replicas, world.writers, world.both, world.unbounded) == (6, ["operator"], 0, 0.0), after
+            assert run(*release).exit_code == 0
+            assert PAUSED not in json.dumps(world.all(SCALED_OBJECTS)), after
+        else:
+            world.passes(45)
+            assert (world.replicas, world.writers, world.both) == (4, ["operator", "hpa"], 0), after
         assert (world.pool["spec"]["mode"], world.pool["metadata"]["annotations"]) == ("Recommend", {}), after
         assert len(world.all(HPAS)) == 1, after
-        world.passes(45)
-        assert (world.replicas, world.writers, world.both) == (4, ["operator", "hpa"], 0), after
-    assert after > 15
+    assert after > 15, "each request and each wait was the last one once"
 
 
 @pytest.mark.parametrize(("wait", "both"), [("--wait", 0), ("--no-wait", 1)])

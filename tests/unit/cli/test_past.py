@@ -12,7 +12,6 @@ import pytest
 from servingpool.api.status import LastDecision
 from servingpool.catalogue.metrics import Metric
 
-from ..reconcile.fake_cluster import FakeCluster  # noqa: TID252, tests are no package of an installed name
 from ..reconcile.role_cluster import RoleCluster  # noqa: TID252
 from ..reconcile.stories import settled, several  # noqa: TID252
 from .recorder import Recorder
@@ -141,12 +140,6 @@ def test_the_schedule_whose_bound_applied_is_told(monkeypatch: pytest.MonkeyPatc
     shown = recorder.ask(monkeypatch, "explain", "--at", iso(recorder.world.now)).output
     assert "1 to 10" in shown
     assert "night" not in shown
-
-
-def test_before_the_operator_was_scraped_nothing_is_made_up(past: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = past.ask(monkeypatch, "explain", "--at", "2020-01-01")
-    assert shown.exit_code == 3
-    assert "Prometheus has no record of ServingPool chat/pool at 2020-01-01." in shown.stderr
 
 
 @pytest.mark.parametrize("command", [("history",), ("compare",), ("explain", "--at", "2020-01-01")])
@@ -302,39 +295,6 @@ def test_a_record_that_ends_before_now_is_told(past: Recorder, monkeypatch: pyte
     shown = past.ask(monkeypatch, command, "--since", "2h")
     assert shown.exit_code == 0
     assert shown.stderr == ("The record ends before now: this Prometheus does not scrape the operator at present.\n")
-
-
-def test_a_year_at_a_second_is_refused_with_the_step_that_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder = Recorder(FakeCluster())
-    shown = recorder.ask(monkeypatch, "history", "--since", "366d", "--step", "1s")
-    assert (shown.exit_code, recorder.asked) == (2, [])
-    assert "give a --step of 13s or more" in shown.stderr
-    assert recorder.ask(monkeypatch, "history", "--since", "366d").exit_code == 3
-
-
-def test_a_time_to_come_is_refused(past: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = past.ask(monkeypatch, "explain", "--at", iso(past.world.now + 120.0))
-    assert shown.exit_code == 2
-    assert "--at must be in the past" in shown.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("history", "--since", "soon"), "--since must be 1m to 366d, such as 12h or 7d, got 'soon'"),
-        (("history", "--since", "0s"), "--since must be 1m to 366d, such as 12h or 7d, got '0s'"),
-        (("history", "--step", "1ms"), "--step must be 1s to 1d, such as 15s or 1m, got '1ms'"),
-        (("explain", "--at", "yesterday"), "--at must be a time such as 2026-11-20T03:12, got 'yesterday'"),
-        (("history", "--match", "cluster"), "--match must be LABEL=VALUE, got 'cluster'"),
-        (("history", "--prometheus", "ftp://x"), "--prometheus must be http:// or https:// with a host, got 'ftp://x'"),
-    ],
-)
-def test_a_wrong_option_is_told_with_what_is_allowed(
-    arguments: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown = Recorder(FakeCluster()).ask(monkeypatch, *arguments)
-    assert shown.exit_code == 2
-    assert said in shown.stderr
 
 
 def test_every_metric_of_a_pool_is_asked_for(past: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:

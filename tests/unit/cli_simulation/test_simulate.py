@@ -95,8 +95,6 @@ def test_whatever_its_mode_a_pool_is_scaled(servingpool: Command, mode: str) -> 
         (("--fleet", "fleet.yaml"), "coldStart: must be 0s to 1h, got 2h"),
         (("--fleet", "typo.yaml"), "coldstart: there is no such field"),
         (("--policy", "best"), "unknown policy 'best': choose servingpool, static:N, hpa-running[:VALUE], "),
-        (("--policy", "static:0"), "unknown policy 'static:0'"),
-        (("--policy", "static"), "unknown policy 'static'"),
         (("--pool", "nope.yaml"), "cannot read nope.yaml: No such file or directory"),
         (("--pool", "bad.yaml"), "bad.yaml: spec.targets[0]: min must be at most max, which is 4"),
         (("--pool", "two.yaml"), "two.yaml must hold exactly 1 YAML document, it holds 2"),

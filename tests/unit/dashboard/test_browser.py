@@ -217,14 +217,7 @@ def test_a_theme_once_chosen_stays(served: Served) -> None:
     assert served.complaints == []
 
 
-def test_what_does_not_answer_is_said(served: Served) -> None:
-    served.scene.silence.prometheus = "cannot be reached"
+def test_a_page_says_that_its_command_has_stopped(served: Served) -> None:
     page = served.open(ONE)
-    expect(page.locator("#course-failure")).to_have_text("Prometheus backend 'default' cannot be reached.")
-    expect(page.locator(".tiles")).to_contain_text("set by the operator")
-    served.scene.silence.api = "Cannot list servingpools: the API server did not answer"
-    served.scene.board.probe()
-    expect(page.locator("#now .banner")).to_contain_text("The pools cannot be read now.")
-    assert served.complaints == []
     served.stop()
     expect(page.locator("#gone")).to_contain_text("it has stopped")

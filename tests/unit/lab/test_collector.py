@@ -16,7 +16,6 @@ from servingpool_lab.scenario import WORKLOADS, Scenario
 from servingpool_lab.workload import serving_pool
 
 SCENARIO = Scenario(WORKLOADS["conv"])
-DECISION = {"at": "2026-11-21T10:00:00Z", "replicas": 2, "verdict": "Hold", "reason": "hold 2"}
 EVENTS: list[dict[str, Any]] = [
     {
         "type": "Warning",
@@ -74,17 +73,6 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 def looking(world: World) -> Collector:
     parts = {"operator": True}
     return Collector(SCENARIO, world, "http://emulator", lambda: parts, begun=100.0)  # type: ignore[arg-type]
-
-
-def test_the_first_decision_is_timed_from_the_start_of_the_command(world: World) -> None:
-    looks = looking(world)
-    assert looks.refresh().first_decision is None
-    world.pool["status"] = {"lastDecision": DECISION}
-    first = looks.refresh()
-    assert first.pool is not None
-    assert first.pool.status.last_decision is not None
-    assert first.first_decision == 14.0
-    assert looks.refresh().first_decision == first.first_decision
 
 
 def test_events_are_in_order_of_time_and_on_one_line(world: World) -> None:

@@ -29,19 +29,6 @@ def state_of(engine: SteppedEngine) -> dict[str, float]:
     return {**held, "phase": float(abs(engine._state.phase).sum())}
 
 
-def test_each_next_step_brings_one_token_to_everyone_who_is_decoding() -> None:
-    engine = SteppedEngine(L40S, 0.0)
-    first, second = engine.submit(0.0, 100, 5), engine.submit(0.0, 200, 3)
-    seen = []
-    engine.advance(0.001)
-    while (at := engine.next_step) < math.inf:
-        engine.advance(at)
-        seen.append(engine.tokens())
-    ended = {outcome.request: outcome.output_tokens for outcome in engine.take_outcomes()}
-    assert seen == [{first: 1, second: 1}, {first: 2, second: 2}, {first: 3}, {first: 4}, {}]
-    assert ended == {first: 5, second: 3}
-
-
 def test_steps_at_their_times_are_those_of_the_simulator() -> None:
     def outcomes(engine: Engine) -> list[Outcome]:
         draw = random.Random(1)

@@ -276,12 +276,3 @@ async def test_a_course_waits_for_a_service_that_does_not_answer_yet(
     async with http.post(f"{url}/traffic", data=impatient) as answer:
         assert answer.status == 504
     await finished(http, f"{url}/summary?course=0")
-
-
-async def test_traffic_without_requests_is_refused(generator: tuple[str, aiohttp.ClientSession]) -> None:
-    url, http = generator
-    async with http.post(f"{url}/traffic", data=b'{"url": "http://x", "model": "m", "rates": "0x10"}') as answer:
-        assert answer.status == 400
-        assert "no request" in await answer.text()
-    async with http.post(f"{url}/traffic", data=b"{}") as answer:
-        assert answer.status == 400

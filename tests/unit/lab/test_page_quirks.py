@@ -53,13 +53,6 @@ def test_no_series_has_the_label_engine_where_it_is_left_out() -> None:
     assert odd.keys() == page(AS_VLLM, requests=3).keys()
 
 
-def test_renamed_metrics_stand_there_under_both_names_with_the_same_values() -> None:
-    both = page(PageQuirks(old_names=True), requests=3)
-    assert both["vllm:time_per_output_token_seconds_bucket"] == both["vllm:inter_token_latency_seconds_bucket"]
-    assert both["vllm:gpu_cache_usage_perc"] == both["vllm:kv_cache_usage_perc"]
-    assert both["vllm:time_per_output_token_seconds_count"] != both["vllm:request_time_per_output_token_seconds_count"]
-
-
 def test_one_option_turns_all_quirks_on() -> None:
     odd = Options.parse(["serve", MODEL, "--max-num-seqs=8", "--ttft-from-admission", "--page-quirks"])
     assert odd.quirks == ALL

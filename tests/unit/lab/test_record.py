@@ -8,7 +8,7 @@ from typing import Any
 from servingpool.api.serving_pool import ServingPool
 from servingpool_lab.record import Recorder
 from servingpool_lab.scenario import WORKLOADS, Scenario
-from servingpool_lab.snapshot import Event, Snapshot
+from servingpool_lab.snapshot import Snapshot
 from servingpool_lab.workload import serving_pool
 
 SCENARIO = Scenario(WORKLOADS["conv"])
@@ -49,18 +49,6 @@ def test_each_tick_carries_what_the_operator_had_said_by_then() -> None:
     assert document["series"]["desired"] == [None, 2, 3, 3]
     assert document["series"]["reason"] == [None, "hold 2", "scale up", "scale up"]
     assert document["series"]["operator_attainment"] == [None, 0.98, 0.98, 0.98]
-
-
-def test_a_record_compares_with_the_best_static_fleet_over_the_same_time(tmp_path: Path) -> None:
-    path = tmp_path / "runs" / "one.json"
-    events = (Event(OPENED + 41.0, "SuccessfulRescale", "New size: 3"),)
-    Recorder(SCENARIO).write(path, look(900.0, None, events=events, first_decision=14.0))
-    document = json.loads(path.read_text())
-    assert document["best_static"] == {"replicas": 3, "attainment": 0.97, "gpu_hours": 3.0}
-    assert document["score"]["gpu_hours"] == 0.2
-    assert document["events"][0]["at"] == 41.0
-    assert document["begun"] == "2025-10-09T08:53:20+00:00"
-    assert document["first_decision_seconds"] == 14.0
 
 
 def test_a_run_that_never_began_still_leaves_a_record(tmp_path: Path) -> None:

@@ -25,17 +25,6 @@ def test_every_policy_that_scales_starts_with_the_fleet_sized_for_the_peak(compa
             assert entry.changes[0].before == comparison.initial
 
 
-def test_the_best_static_fleet_is_the_smallest_that_attains(comparison: Comparison) -> None:
-    best = comparison.best
-    assert best is not None
-    goal = best.slo.attainment
-    sizes = [result.score.peak_replicas for result in comparison.statics]
-    assert sizes == list(range(1, len(sizes) + 1))
-    smaller = comparison.statics[: best.score.peak_replicas - 1]
-    assert smaller
-    assert best.score.attainment >= goal > max(result.score.attainment for result in smaller)
-
-
 @pytest.mark.usefixtures("unvaried")
 def test_the_fleet_for_the_peak_is_larger_where_a_burst_is_lost_in_the_mean(comparison: Comparison) -> None:
     """A fixed fleet may attain over all and fail in the busy minutes: it is not sized for the peak."""

@@ -46,9 +46,3 @@ def test_within_its_stretch_it_does_not_move() -> None:
 def test_where_no_fleet_attains_there_is_none() -> None:
     one = Pool(Slo(2.0, 0.15), min_replicas=1, max_replicas=1)
     assert timetable(THREE_HOURS, A100, one, SimulationOptions(), stretch=HOUR) is None
-
-
-def test_a_last_stretch_may_be_shorter() -> None:
-    found = timetable(THREE_HOURS, A100, POOL, SimulationOptions(), stretch=0.7 * HOUR)
-    assert found is not None
-    assert found.score.attainment >= 0.95

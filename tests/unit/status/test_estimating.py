@@ -48,14 +48,6 @@ def test_buckets_of_prefill_engines_are_named_as_bounds_of_the_client() -> None:
     ]
 
 
-def test_both_are_named() -> None:
-    memory = seen(ttft=(50.0, 80.0), tpot=(40.0, 90.0), edges=(1.0, 2.5, 0.1, 0.15))
-    assert estimated(memory, TTFT, TPOT) == [
-        "For 30% of requests this is an estimate: the engine has no bucket at 2s. A bound of 1s or 2500ms is counted exactly.",
-        "For 50% of requests this is an estimate: the engine has no bucket at 120ms. A bound of 100ms or 150ms is counted exactly.",
-    ]
-
-
 def test_there_is_no_bucket_below_the_first() -> None:
     memory = seen(ttft=(90.0, 90.0), tpot=(0.0, 30.0), edges=(2.0, 2.0, 0.0, 0.01))
     assert estimated(memory, TTFT, 0.004) == [

@@ -127,12 +127,6 @@ async def test_a_history_with_a_missing_part_is_unknown(prometheus, backend, req
     assert past == Unknown("Prometheus backend 'default' gave a partial answer; check the stores that it reads from")
 
 
-async def test_history_of_a_prometheus_that_is_down_is_unknown(prometheus, backend, request_2s_100ms, raw):
-    prometheus.raw = raw(503)
-    past = await backend.history(request_2s_100ms, start=NOW - 30, end=NOW, step=15, namespaces=["chat"])
-    assert isinstance(past, Unknown)
-
-
 async def test_a_pod_that_was_not_scraped_for_a_while_is_absent_then(prometheus, backend, request_2s_100ms):
     prometheus.expose("lost", scraped_at=NOW - 50)
     past = await backend.history(request_2s_100ms, start=NOW - 15, end=NOW + 15, step=15, namespaces=["chat"])

@@ -16,26 +16,6 @@ POOL = Pool(Slo(2.0, 0.15), 1, 8)
 HUMP = poisson("hump", (1.0, 8.0, 12.0, 1.0), 300.0, prompt=1000, output=120)
 
 
-def test_every_algorithm_of_the_reference_is_there_once() -> None:
-    assert list(BY_SLUG) == [
-        "hpa-running",
-        "hpa-waiting",
-        "hpa-waiting-each",
-        "hpa-tokens",
-        "keda",
-        "llmd-slo-aware",
-        "llmd-token-aware",
-        "llmd-queue",
-        "llmd-wva",
-        "knative-kpa",
-        "aibrix-apa",
-        "aibrix-kpa",
-        "dynamo-load",
-        "dynamo-sla",
-    ]
-    assert len({baseline.name for baseline in BASELINES}) == len(BASELINES)
-
-
 @pytest.mark.parametrize("baseline", BASELINES, ids=lambda baseline: baseline.slug)
 def test_it_can_be_tuned_around_its_default(baseline: Baseline) -> None:
     assert 8 <= len(baseline.grid) <= 12
