@@ -234,9 +234,9 @@ FRONT = (
     Claim(README, "with the core of {} ([all cases](docs/benchmarks/guard.md))", "guard", lambda kept: (kept.written,)),
     Claim(
         README,
-        "| {} cases after ten minutes, held with every seed | {} of {} | {}× |",
+        "| cases that met the objective with all seeds, nothing known, from minute ten | {} of {} | {}× |",
         "guard",
-        lambda kept: (guard_all(kept)[1], *guard_all(kept)[:3]),
+        lambda kept: guard_all(kept)[:3],
     ),
     Claim(
         README, "| the same after two hours of history | {} of {} | {}× |", "guard", lambda kept: guard_all(kept)[3:]
