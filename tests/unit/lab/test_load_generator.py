@@ -185,17 +185,6 @@ def test_rates_are_stages_one_after_the_other() -> None:
     assert traffic("http://x", "2x100", seed=4).requests().arrival[0] != trace.arrival[0]
 
 
-def test_a_part_of_the_azure_trace_with_a_share_of_its_requests_and_shorter() -> None:
-    whole = Traffic(url="http://x", model="m", trace="azure-conv", begin=600, seconds=300).requests()
-    part = Traffic(
-        url="http://x", model="m", trace="azure-conv", begin=600, seconds=300, share=0.5, token_scale=0.1
-    ).requests()
-    assert part.duration == 300
-    assert len(part) == pytest.approx(len(whole) / 2, rel=0.1)
-    assert part.prompt.mean() == pytest.approx(whole.prompt.mean() / 10, rel=0.15)
-    assert part.output.min() >= 1
-
-
 @pytest.mark.parametrize(
     "wrong", [{}, {"rates": "2"}, {"rates": "2x10", "trace": "azure-conv"}, {"trace": "other"}, {"rates": "-1x3"}]
 )

@@ -11,7 +11,6 @@ from servingpool_simulation.fleet import Fleet
 from servingpool_simulation.hardware import engine_profile, flat_profile
 from servingpool_simulation.policies import Static
 from servingpool_simulation.run import SimulationOptions, simulate
-from servingpool_simulation.tables import FINISHED
 from servingpool_simulation.upgrade import Upgrade
 
 TEN_MS = flat_profile(0.01, max_num_seqs=256)
@@ -58,18 +57,6 @@ def test_a_smaller_batch_admits_no_more_and_throws_nobody_out() -> None:
     late = traces.Trace("crowd, then more", np.r_[CROWD.arrival, 2.0, 2.0], np.full(42, 160), np.full(42, 1000), 40.0)
     assert running(late, small, 3.0) == 40
     assert running(late, small, 12.0) == 2  # the 40 left at 10.005, the two waited
-
-
-def test_a_larger_batch_has_room() -> None:
-    small = replace(TEN_MS, max_num_seqs=10)
-    fleet = Fleet(small, CROWD, upgrades=(Upgrade(1.0, TEN_MS),))
-    fleet.start_ready(1)
-    fleet.advance(0.9)
-    assert fleet.state.page[0, page.RUNNING] == 10
-    fleet.advance(1.1)
-    assert fleet.state.page[0, page.RUNNING] == 40
-    fleet.advance(60.0)
-    assert (fleet.requests.status == FINISHED).all()
 
 
 def test_a_prefix_cache_that_is_switched_on_supplies_the_prompts_after_it() -> None:
