@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from operator import attrgetter
 from typing import Any
 
 import aiohttp
@@ -24,6 +25,8 @@ FRESH = 10.0
 """Seconds for which a token counts as it was read, and between two tries with credentials read anew."""
 PAUSE = 5.0
 """Seconds before a watch begins anew after an error: it lists all objects then."""
+_origin = attrgetter("scheme", "host", "port")
+"""yarl's own origins differ where one of two names the usual port, as a pod's server does."""
 ANEW = orjson.dumps({"type": "ERROR", "object": {"code": GONE}})
 """Change upon which kopf begins a watch anew, with a list."""
 
@@ -48,12 +51,12 @@ class _Authorized:
 
     def __init__(self, login: Login) -> None:
         self._login, self._lock = login, asyncio.Lock()
-        self._at = URL(login.server).origin()
+        self._at = _origin(URL(login.server))
         self._value: str | None = None
         self._read = self._renewed = float("-inf")
 
     async def __call__(self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-        if URL(str(request.url)).origin() != self._at:  # aiohttp follows it, and would take the token there
+        if _origin(request.url) != self._at:  # aiohttp follows it, and would take the token there
             raise aiohttp.ClientConnectionError("the answer is a redirect to another server")
         said = await self._say(request)
         found = await send(request)
@@ -116,8 +119,7 @@ class _Changes:
         async for chunk in self._content.iter_chunked(size):
             *lines, rest = (rest + chunk).split(b"\n")
             for line in filter(None, lines):
-                change = _change(line)
-                if change == ANEW:
+                if (change := _change(line)) == ANEW:
                     await asyncio.sleep(PAUSE)
                 yield change + b"\n"
 
