@@ -67,6 +67,11 @@ def test_a_replica_with_unknown_load_does_not_count_as_idle() -> None:
     assert names(choose(pods, {"busy": 200.0, "calm": 1.0}, 1).pods) == ["calm", "busy"]
 
 
+def test_at_equal_costs_our_pods_are_removed_first() -> None:
+    pods = [pod("zero", cost=(0, THEIRS)), pod("busy")]
+    assert names(choose(pods, {"zero": 0.0, "busy": 9.0}, 1).marks) == ["busy"]
+
+
 def test_a_cost_stays_one_that_kubernetes_can_read() -> None:
     pods = [pod("lowest", cost=(LOWEST_COST, OURS)), pod("idle"), pod("busy")]
     assert choose(pods, {"lowest": 9.0, "idle": 0.0, "busy": 5.0}, 2).cost == LOWEST_COST

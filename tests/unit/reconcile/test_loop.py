@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from servingpool.adapters.cluster.errors import NotFound
 from servingpool.adapters.cluster.objects import Key
+from servingpool.api.serving_pool import Metadata
 from servingpool.loop import reconciler
 from servingpool.status.write_rate import WriteRate
 
@@ -169,6 +171,27 @@ def test_a_namespace_with_very_many_pools_to_write_delays_no_others_round(
     assert decided == [1, 1, 1, 1]
     assert {f"far-{number}" for number in range(400)} <= written
     assert "No time is left in this round: of 401 pools" in caplog.text
+
+
+@dataclass(frozen=True)
+class Write:
+    """A stand-in for a planned write, with the fields that `write_order` reads."""
+
+    name: str
+    grows: bool = False
+
+    @property
+    def meta(self) -> Metadata:
+        namespace, _, name = self.name.partition("/")
+        return Metadata(namespace=namespace, name=name)
+
+
+def test_a_namespace_that_grows_by_very_many_pools_delays_no_other() -> None:
+    due: list[Any] = [(None, Write(f"tenant/{number}", grows=True)) for number in range(1000)]
+    due += [(None, Write("chat/down")), (None, Write("chat/late")), (None, Write("chat/up", grows=True))]
+    order = [each.meta.key for _, each in reconciler.write_order(due, {("chat", "late")})]
+    assert [name for namespace, name in order[:6] if namespace == "chat"] == ["up", "late", "down"]
+    assert len(order) == len(due)
 
 
 def test_a_pool_that_was_not_read_keeps_its_status_until_its_samples_are_stale() -> None:
