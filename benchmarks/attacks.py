@@ -134,7 +134,7 @@ def until(seconds: float, done: Callable[[], bool]) -> None:
 
 def play(attack: Attack, scene: Stage, tenant: Tenant) -> dict[str, Any]:
     """One attack, and what was seen."""
-    scene.gateway, scene.wait_of_a_query = attack.gateway, attack.query_wait
+    scene.wait_of_a_query = attack.query_wait
     course = attack.play(scene, tenant)
     pending = [next(course)] if attack.first else []
     with scene.operator(attack.name) as operator:
@@ -171,7 +171,7 @@ def play(attack: Attack, scene: Stage, tenant: Tenant) -> dict[str, Any]:
         "memory": found["memory"] < limit(),
         "loop": found["step_cpu"] <= LOOP,
         "victim": found["rounds"] <= ROUNDS,
-        "lost": watch.lost == 0 and watch.fewest >= before and watch.most <= before + attack.grows,
+        "lost": watch.lost == 0 and watch.fewest >= before and watch.most <= before,
         "seen": not said.startswith("FAILED"),
     }
     return found | {"missed": [name for name, held in bars.items() if not held]}

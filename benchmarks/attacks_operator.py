@@ -1,7 +1,6 @@
-"""`servingpool run`, with a watch on its event loop: `attacks_operator.py STEPS CLOCK run --config=...`.
+"""`servingpool run`, with a watch on its event loop: `attacks_operator.py STEPS run --config=...`.
 
-Each step of the loop that takes 20 ms or more is a line of the file STEPS. CLOCK is a file with the seconds that the
-system's clock is off by, as if somebody had set it.
+Each step of the loop that takes 20 ms or more is a line of the file STEPS.
 """
 
 from __future__ import annotations
@@ -33,29 +32,15 @@ def watched(run: Run, steps: Path) -> Run:
     return watching
 
 
-def set_clock(offset: Path) -> None:
-    """Make `time.time` differ from the system's clock by what the file says, read at most once a second."""
-    true, read = time.time, [-1.0, 0.0]
-
-    def told() -> float:
-        now = time.monotonic()
-        if now - read[0] > 1.0:
-            read[:] = now, float(offset.read_text() or 0) if offset.exists() else 0.0
-        return true() + read[1]
-
-    time.time = told
-
-
-def main(steps: Path, clock: Path, arguments: list[str]) -> Any:
+def main(steps: Path, arguments: list[str]) -> Any:
     """Run the command line."""
-    set_clock(clock)
     handle: Any = asyncio.events.Handle
     handle._run = watched(handle._run, steps)  # noqa: SLF001, the loop calls nothing else
-    from servingpool.cli.main import app  # noqa: PLC0415, after the clock was set
+    from servingpool.cli.main import app  # noqa: PLC0415
 
     sys.argv[1:] = arguments
     return app()
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,20 +55,14 @@ class Tenant:
             where = path.format(self.namespace)
             list(threads.map(lambda one: self.client.request("POST", where, one, timeout_seconds=seconds), manifests))
 
-    def deploy(self, name: str, replicas: int, **template: Any) -> None:
-        """A Deployment; `template` replaces fields of its pods' spec."""
-        made = deployment(self.namespace, name, replicas)
-        made["spec"]["template"]["spec"] |= template
-        self.create("/apis/apps/v1/namespaces/{}/deployments", [made])
-
     def pool(self, name: str, **spec: Any) -> None:
         """A ServingPool."""
         self.create(POOLS, [serving_pool(self.namespace, name, **{"behavior": {}, **spec})])
 
-    def serve(self, name: str, rate: float = 0.5, replicas: int = 1, model: str = "", **template: Any) -> None:
-        """A Deployment whose pods are scraped. Its model has its name by default."""
-        self.deploy(name, replicas, **template)
-        self.traffic.services[self.namespace, name] = Service(model or name, rate)
+    def serve(self, name: str) -> None:
+        """A Deployment whose pods are scraped. Its model has its name."""
+        self.create("/apis/apps/v1/namespaces/{}/deployments", [deployment(self.namespace, name, 1)])
+        self.traffic.services[self.namespace, name] = Service(name, 0.5)
 
 
 @dataclass
@@ -82,20 +76,14 @@ class Stage:
     pages: dict[tuple[str, str], str]
     more: dict[str, str] = field(default_factory=dict)
     """What each page of a namespace has besides the engine's figures."""
-    once: dict[str, Callable[[str], str]] = field(default_factory=dict)
-    """By namespace: what the next scrape of one of its pods gets in place of the page."""
     wait_of_a_query: float = 0.0
     """Seconds by which every query is delayed."""
-    gateway: Mapping[str, Any] | None = None
-    """Gateway of the backend `shared` in the operator's configuration; None where it has none."""
-    clock: Path = field(init=False)
     proxy: str = field(init=False)
     """URL of the Prometheus, with `wait_of_a_query`."""
     hostile: str = field(init=False)
     """URL of a Prometheus that answers with 250 MB."""
 
     def __post_init__(self) -> None:
-        self.clock = self.directory / "clock"
         self.proxy, self.hostile = _serve(_Delayed, stage=self), _serve(_Hostile)
 
     def tenant(self, name: str) -> Tenant:
@@ -116,38 +104,17 @@ class Stage:
         """Undo what an attack did, as far as others would notice."""
         admin, name = self.plane.client, tenant.namespace
         self.more.pop(name, None)
-        self.wait_of_a_query, self.gateway = 0.0, None
-        self.clock.write_text("0")
-        self.load(RATE)
+        self.wait_of_a_query = 0.0
         for key in [key for key in self.traffic.services if key[0] == name]:
             del self.traffic.services[key]
-        for budget in admin.items(f"/apis/{API_VERSION}/gpubudgets"):
-            admin.delete(f"/apis/{API_VERSION}/gpubudgets/{budget['metadata']['name']}")
-        for one in admin.items(f"/apis/apps/v1/namespaces/{name}/replicasets"):
-            path = f"/apis/apps/v1/namespaces/{name}/replicasets/{one['metadata']['name']}"
-            with contextlib.suppress(ApiError):
-                admin.patch(path, {"metadata": {"finalizers": None}})
         with contextlib.suppress(ApiError, OSError):  # thousands take longer than a request may; the namespace goes too
             admin.request("DELETE", POOLS.format(name), timeout_seconds=120.0)
         admin.delete(f"/api/v1/namespaces/{name}")
 
-    def budget(self, gpus: int, namespace: str = "", **spec: Any) -> None:
-        """A GPUBudget of all pools, or of those of a namespace."""
-        chosen = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}} if namespace else {}
-        made = {"apiVersion": API_VERSION, "kind": "GPUBudget", "metadata": {"name": "shared"}}
-        self.plane.apply({**made, "spec": {"gpus": gpus, **chosen, **spec}})
-
-    def load(self, rate: float) -> None:
-        """Another load of the victim."""
-        self.traffic.services[VICTIM, VICTIM].rate = rate
-
-    def deployment(self, namespace: str = VICTIM, name: str = VICTIM) -> dict[str, Any]:
-        """As it is stored."""
-        return self.plane.client.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}")
-
-    def replicas(self, namespace: str = VICTIM, name: str = VICTIM) -> int:
-        """Those that are ordered."""
-        return int(self.deployment(namespace, name)["spec"].get("replicas", 0))
+    def replicas(self) -> int:
+        """Those that are ordered of the victim."""
+        found = self.plane.client.get(f"/apis/apps/v1/namespaces/{VICTIM}/deployments/{VICTIM}")
+        return int(found["spec"].get("replicas", 0))
 
     def conditions(self, namespace: str, name: str) -> dict[str, str]:
         """Status, reason and message of each, in one text."""
@@ -173,16 +140,14 @@ class Operator:
         self.page = f"http://127.0.0.1:{metrics}/metrics"
         self.steps, config = (stage.directory / f"{name}.{what}" for what in ("steps", "json"))
         self.steps.write_text("")
-        shared = {"name": "shared", "url": stage.prometheus.url}
         backends = [
             {"name": "default", "url": stage.proxy if stage.wait_of_a_query else stage.prometheus.url},
             {"name": "hostile", "url": stage.hostile},
-            {**shared, "gateway": stage.gateway} if stage.gateway else shared,
         ]
         settings = {"interval": f"{INTERVAL:g}s", "healthPort": self.health, "metricsPort": metrics}
         config.write_text(json.dumps({**settings, "backends": backends}))
         account = stage.plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
-        command = (sys.executable, WATCHER, self.steps, stage.clock, "run")
+        command = (sys.executable, WATCHER, self.steps, "run")
         self.process = SupervisedProcess(
             name,
             [*map(str, command), f"--config={config}", "--log-format=text", f"--kubeconfig={account}"],
@@ -236,7 +201,6 @@ def stage(directory: Path) -> Iterator[Stage]:
         traffic = until.enter_context(Traffic(plane, pages))
         made = Stage(directory, plane, traffic, until.enter_context(prometheus), pages)
         server["stage"] = made
-        made.clock.write_text("0")
         victim = deployment(VICTIM, VICTIM, 4)
         victim["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
         plane.apply(victim)
@@ -277,8 +241,6 @@ class _Pages(_Quiet):
         _, _, namespace, pod, _ = self.path.split("/")
         found: Stage = self.of["stage"]
         text = found.pages.get((namespace, pod), "")
-        if text and namespace in found.once:
-            text = found.once.pop(namespace)(text)
         self.send((text + found.more.get(namespace, "")).encode(), "text/plain; version=0.0.4")
 
 

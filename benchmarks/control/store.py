@@ -32,7 +32,9 @@ BASELINES = (
     *(f"{SIMULATION}/baselines/*.py", f"{SIMULATION}/hindsight.py"),
     *(f"operator/servingpool/decision/{name}.py" for name in ("observation", "pool", "params")),
 )
-BENCH = tuple(f"benchmarks/control/{name}.py" for name in ("sweeps", "ablations", "odd_cases", "odd_status"))
+BENCH = tuple(
+    f"benchmarks/control/{name}.py" for name in ("sweeps", "ablations", "odd_cases", "odd_status", "lies_work")
+)
 SEARCH = tuple(f"{SIMULATION}/{name}.py" for name in ("oracle", "offered", "planning"))
 TIMETABLE = tuple(f"{SIMULATION}/{name}.py" for name in ("oracle", "timetable"))
 

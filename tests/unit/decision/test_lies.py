@@ -1,0 +1,27 @@
+"""The matrix of lies in small: `benchmarks/control/lies.py` plays it whole."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+sys.path[:0] = [str(Path(__file__).parents[3] / "benchmarks" / "control")]
+
+from lies import dear, drawn, worse  # noqa: E402
+from lies_work import FIGURES, NOT_READ, OWNERS, WORLDS, Cell, Lie, Play, cells, measured  # noqa: E402
+
+DRAWN = drawn([one for one in cells(full=True) if one.slug == "half" and one.span == "for ever"], 6)
+
+
+def test_each_figure_that_is_read_is_in_the_matrix() -> None:
+    assert set(FIGURES) == {f"{owner}.{one.name}" for owner, of in OWNERS.items() for one in fields(of)} - NOT_READ
+
+
+@pytest.mark.parametrize("cell", DRAWN, ids=lambda one: one.name)
+def test_a_lie_of_ten_minutes_takes_neither_the_fleet_nor_the_clients(cell: Cell) -> None:
+    found = measured(Play(WORLDS[cell.slug], Lie(cell.figure, cell.how, cell.who), 600.0, warm=300.0, behind=300.0))
+    assert not dear(found)
+    assert not worse(found)
