@@ -210,7 +210,7 @@ class _MeteredBudgets(Budgets):
         super().__init__(targets, ClaimTemplates(world))
         self._meter = meter
 
-    def apply(self, plans: Sequence[PoolPlan], owned: Owners, now: float) -> list[PoolPlan]:
+    def apply(self, plans: Sequence[PoolPlan], owned: Owners, now: float) -> list[PoolPlan | None]:
         with self._meter.part("budgets"):
             return super().apply(plans, owned, now)
 

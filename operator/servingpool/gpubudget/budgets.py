@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeVar
 
 from servingpool.adapters.cluster.devices import ClaimTemplates
 from servingpool.adapters.cluster.objects import Key, TargetKey
@@ -18,7 +19,7 @@ from servingpool.adapters.cluster.scale import TargetReader
 from servingpool.api.gpu_budget import BudgetStatus, GPUBudget
 from servingpool.decision.observation import Unknown
 from servingpool.gpubudget.ledger import Held, Holdings
-from servingpool.gpubudget.members import Groups, Member, Membership, Subject
+from servingpool.gpubudget.members import Member, Membership, Subject
 from servingpool.gpubudget.plans import Allowance, Wanted, claims_in, wanted_by, within
 from servingpool.gpubudget.sharing import Claim, Grant, idle_in, share, spare
 from servingpool.reconcile.collect.targets import Owners, SeenTarget
@@ -29,8 +30,7 @@ from servingpool.reconcile.plan.preconditions import owners
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class InBudget:
+class InBudget(NamedTuple):
     """GPUs of a pool under a budget, summed over its targets."""
 
     held: int
@@ -39,10 +39,6 @@ class InBudget:
     """GPUs that are the pool's due."""
     wanted: int
     """GPUs that the pool's decision asks for."""
-
-    def __add__(self, other: InBudget) -> InBudget:
-        """The sums of both."""
-        return InBudget(self.held + other.held, self.due + other.due, self.wanted + other.wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +49,7 @@ class Shared:
     members: tuple[Member, ...]
     claims: tuple[Claim, ...] = ()
     grants: Mapping[str, Grant] = field(default_factory=dict)
-    uncounted: tuple[str, str] | None = None
-    """A pool whose GPUs are unknown, and why: it is granted nothing more."""
-    taken: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    taken: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Pools that the budget selects and whose targets count in another budget, by the other budget's name."""
     departed: frozenset[TargetKey] = frozenset()
     """Targets whose pools have left it, and of which pods end."""
@@ -70,7 +64,7 @@ class Shared:
     room: Mapping[TargetKey, int] = field(default_factory=dict)
     """Replicas of each target that could be ordered now."""
     counts: dict[TargetKey, int] = field(default_factory=dict)
-    """GPUs of each target as looked at since; filled by the first order that is checked."""
+    """GPUs of each target: as it was shared, and where we have ordered since, as looked at then."""
 
     @property
     def held(self) -> int | None:
@@ -92,15 +86,21 @@ class Shared:
         for one, claim in zip(self.members, self.claims, strict=False):
             if one.key in unknown:
                 continue
-            share = self.grants[claim.pool].share
-            mine = InBudget(claim.held, share * claim.gpus, claim.wanted * claim.gpus)
-            found[one.key] = found.get(one.key, InBudget(0, 0, 0)) + mine
+            mine = claim.held, self.grants[claim.pool].share * claim.gpus, claim.wanted * claim.gpus
+            found[one.key] = InBudget(*map(sum, zip(found.get(one.key, (0, 0, 0)), mine, strict=True)))
         return found
 
 
-RECOUNT_EVERY = 16
-"""Orders between two looks at all targets of a budget, as many as are sent at a time. In between only those are looked
-at for which we have ordered: each order looking at all was quadratic."""
+T = TypeVar("T")
+
+
+def _guarded(plan: PoolPlan, do: Callable[[PoolPlan], T]) -> T | None:
+    """What this makes of a plan; None, with a line in the log, where it fails."""
+    try:
+        return do(plan)
+    except Exception:
+        log.exception("Sharing GPUs failed for this pool; others continue.", extra=plan.meta.log_fields)
+        return None
 
 
 class Budgets:
@@ -111,46 +111,42 @@ class Budgets:
         self.orders = Orders(targets.cache)
         """Orders of this process, whose GPUs count from the moment they are sent."""
         self._holdings = Holdings(targets, templates, self.orders)
-        self._membership = Membership(targets.cache, self._holdings)
+        self.membership = Membership(targets.cache, self._holdings)
         self._wanted: dict[Key, tuple[Wanted, ...]] = {}
         """GPUs that each pool wants, of both roles where its targets have roles."""
         self.latest: dict[str, Shared] = {}
         """Each budget as it was shared last, by name."""
-        self._checked = 0
-        """Orders that were checked."""
         self._fresh: set[str] = set()
         """Names of the budgets that were shared since `settle`."""
 
     def reported(self) -> dict[str, Shared]:
         """Budgets to report, by name: also those that limit no pool because they were never valid."""
-        unusable = self._membership.unusable.items()
+        unusable = self.membership.unusable.items()
         return {name: Shared(budget, (), valid=False) for name, budget in unusable} | self.latest
 
-    @property
-    def invalid(self) -> Mapping[str, str]:
-        """Errors of budgets that cannot be read, by name."""
-        return self._membership.invalid
-
-    def apply(self, plans: Sequence[PoolPlan], owned: Owners, now: float) -> list[PoolPlan]:
-        """The plans, cut to the replicas that the budgets let their pools request.
+    def apply(self, plans: Sequence[PoolPlan], owned: Owners, now: float) -> list[PoolPlan | None]:
+        """The plans, cut to the replicas that the budgets let their pools request. None where that failed for a pool.
 
         `owned`: for each pool, who owns each of its targets. `now` is Unix time in seconds.
         """
-        if not self._cache.budgets or not self._membership.read():
+        if not self._cache.budgets or not self.membership.read():
             return list(plans)
-        touched: set[str] = set()
-        for plan in plans:
-            raw = self._cache.pools.get(plan.meta.key)
-            found = () if raw is None else self._membership.candidates(plan.meta.key, raw)
-            touched |= {one.metadata.name for one in found}
-            if found:
-                self._wanted[plan.meta.key] = tuple(wanted_by(stage, plan.permission) for stage in plan.stages)
+        touched = {plan.meta.key: _guarded(plan, self._note_wanted) for plan in plans}
         allowed: dict[Key, dict[TargetKey, Allowance]] = {plan.meta.key: {} for plan in plans}
-        for shared in self._shares(touched, owned, now):
+        for shared in self._shares({name for names in touched.values() for name in names or ()}, owned, now):
             for member in shared.members:
                 if member.key in allowed:
                     allowed[member.key][member.target] = _allowance(shared, member)
-        return [within(plan, allowed[plan.meta.key]) for plan in plans]
+        cut = [_guarded(plan, lambda one: within(one, allowed[one.meta.key])) for plan in plans]
+        return [None if touched[plan.meta.key] is None else one for plan, one in zip(plans, cut, strict=True)]
+
+    def _note_wanted(self, plan: PoolPlan) -> list[str]:
+        """Keep what a pool wants. The budgets that select it."""
+        raw = self._cache.pools.get(plan.meta.key)
+        found = () if raw is None else self.membership.candidates(plan.meta.key, raw)
+        if found:
+            self._wanted[plan.meta.key] = tuple(wanted_by(stage, plan.permission) for stage in plan.stages)
+        return [one.metadata.name for one in found]
 
     def room(self, key: Key, alike: Sequence[Sequence[SeenTarget]]) -> dict[str, int]:
         """Most replicas of each target in a budget, by name; none of a target that no other target could replace.
@@ -182,15 +178,11 @@ class Budgets:
         }
         return {name: most for name, most in limits.items() if grows - {name}}
 
-    def groups(self) -> Groups:
-        """What one operator must decide together: pools, their targets, and budgets."""
-        return self._membership.groups()
-
     def forget(self, moved: Callable[[Subject], bool]) -> None:
         """Forget what others may have changed: it is read from the cluster again, as after a change of the leader."""
         self._wanted = {key: each for key, each in self._wanted.items() if not moved(key)}
         self.latest = {name: each for name, each in self.latest.items() if not moved(name)}
-        self._holdings.keep({one.metadata.name for one in self._membership.read() if not moved(one.metadata.name)})
+        self._holdings.keep({one.metadata.name for one in self.membership.read() if not moved(one.metadata.name)})
         for target in [target for target in self.orders if moved(target)]:
             del self.orders[target]
 
@@ -199,7 +191,7 @@ class Budgets:
 
         `moved`: another operator may write for the budget. A leader that cannot write for seconds forgets none.
         """
-        budgets = {name for one in self._membership.read() if not moved(name := one.metadata.name)}
+        budgets = {name for one in self.membership.read() if not moved(name := one.metadata.name)}
         self._wanted = {key: each for key, each in self._wanted.items() if key in self._cache.pools}
         self.latest = {name: each for name, each in self.latest.items() if name in budgets}
         self._holdings.keep(budgets)
@@ -210,21 +202,27 @@ class Budgets:
 
     def _shares(self, names: AbstractSet[str], owned: Owners, now: float) -> list[Shared]:
         """These budgets, shared as of now."""
-        members, taken = self._membership.members(names, owned, now) if names else ({}, {})
-        shared = [
-            self._share(budget, tuple(members.get(name, ())), taken.get(name, {}), now)
-            for budget in self._membership.read()
-            if (name := budget.metadata.name) in names
-        ]
-        self.latest.update((one.budget.metadata.name, one) for one in shared)
+        members, taken = self.membership.members(names, owned, now) if names else ({}, {})
         self._fresh |= names
-        return shared
+        found = []
+        for budget in self.membership.read():
+            if (name := budget.metadata.name) not in names:
+                continue
+            own = tuple(members.get(name, ()))
+            try:
+                shared = self.latest[name] = self._share(budget, own, taken.get(name, {}), now)
+            except Exception:  # a tick that does not end restarts the operator, again and again
+                log.exception("Sharing GPUBudget %s failed, so its pools do not grow; all others continue.", name)
+                shared = Shared(budget, tuple(replace(one, unknown="sharing them failed") for one in own))
+                self.latest.setdefault(name, shared)
+            found.append(shared)
+        return found
 
     def admits(self, plan: PoolPlan, action: ScaleAction) -> bool:
         """Whether an order of a plan still fits, right before it is sent."""
         if not action.grows:
             return True
-        budgets = {one.metadata.name: one for one in self._membership.read()}  # one may be lowered meanwhile
+        budgets = {one.metadata.name: one for one in self.membership.read()}  # one may be lowered meanwhile
         for name, shared in self.latest.items():
             mine = next((one for one in shared.members if one.target == action.target.key), None)
             budget = budgets.get(name)
@@ -233,18 +231,14 @@ class Budgets:
             own = self._look(mine, budget, plan.at)
             if isinstance(own, Unknown):
                 return False
-            self._checked += 1
-            if len(shared.counts) < len(shared.members) or self._checked % RECOUNT_EVERY == 0:
-                for one in shared.members:
-                    self._count(shared, one, plan.at)
-            shared.counts[mine.target] = own.gpus
-            total = sum(shared.counts.values()) + self._leaving(shared, plan.at)
+            total = sum(shared.counts.values()) - shared.counts[mine.target] + own.gpus + shared.leaving
             more = max(0, action.replicas - own.ordered) * own.each
             # Pods that have no node keep no pool from its floor and its min.
             spared = shared.idle if action.replicas * own.each <= shared.grants[mine.claimed_as].firm else 0
             if total + more > budget.spec.gpus + spared:
                 log.info("GPUBudget %s is used up meanwhile.", name, extra=plan.meta.log_fields)
                 return False
+            shared.counts[mine.target] = own.gpus + more  # until the order has `ended`
         return True
 
     def ended(self, action: ScaleAction, now: float) -> None:
@@ -252,18 +246,11 @@ class Budgets:
         for shared in self.latest.values():
             for one in shared.members:
                 if one.target == action.target.key:
-                    self._count(shared, one, now)
-
-    def _count(self, shared: Shared, one: Member, now: float) -> None:
-        """Look at a target again. One whose GPUs are unknown counts as it was shared."""
-        seen = self._look(one, shared.budget, now)
-        shared.counts[one.target] = one.held.gpus if isinstance(seen, Unknown) else seen.gpus
+                    seen = self._look(one, shared.budget, now)
+                    shared.counts[one.target] = one.held.gpus if isinstance(seen, Unknown) else seen.gpus
 
     def _look(self, one: Member, budget: GPUBudget, now: float) -> Held | Unknown:
         return self._holdings.held(one.target, one.stated, budget, now)
-
-    def _leaving(self, shared: Shared, now: float) -> int:
-        return sum(self._holdings.leaving(shared.budget.metadata.name, each, now) for each in shared.departed)
 
     def _departed(self, name: str, members: Sequence[Member], now: float) -> frozenset[TargetKey]:
         """Targets whose pools have left this budget, and of which pods end."""
@@ -293,23 +280,18 @@ class Budgets:
     def _share(
         self, budget: GPUBudget, members: tuple[Member, ...], taken: Mapping[str, Sequence[str]], now: float
     ) -> Shared:
-        lost = {name: tuple(pools) for name, pools in taken.items()}
-        ghosts = tuple(pod for one in members for pod in self._holdings.not_ending(one.target, now))
-        departed = self._departed(budget.metadata.name, members, now)
-        shared = Shared(budget, members, taken=lost, departed=departed, not_ending=ghosts)
-        uncounted = next(((one.claimed_as, one.unknown) for one in members if one.unknown is not None), None)
+        name, gpus, lending = budget.metadata.name, budget.spec.gpus, budget.spec.lending
+        departed = self._departed(name, members, now)
+        leaving = sum(self._holdings.leaving(name, each, now) for each in departed)
         claims = claims_in(budget.spec, members, self._wanted, now)
-        leaving, lending = self._leaving(shared, now), budget.spec.lending
-        grants = share(
-            budget.spec.gpus, claims, lending=lending, leaving=leaving, before=self._before(budget, members, claims)
-        )
+        grants = share(gpus, claims, lending=lending, leaving=leaving, before=self._before(budget, members, claims))
         idle = idle_in(claims, {pool: grant.share for pool, grant in grants.items()})
-        shared = replace(shared, claims=claims, grants=grants, leaving=leaving, idle=idle, uncounted=uncounted)
+        ghosts = tuple(pod for one in members for pod in self._holdings.not_ending(one.target, now))
+        counts = {one.target: one.held.gpus for one in members}
+        shared = Shared(budget, members, claims, grants, taken, departed, leaving, idle, ghosts, counts=counts)
         if all(len(one.names) == 1 for one in members):
             return shared  # nothing could be ordered instead
-        return replace(
-            shared, room=_room(shared, spare(budget.spec.gpus, claims, grants, lending=lending, leaving=leaving))
-        )
+        return replace(shared, room=_room(shared, spare(gpus, claims, grants, lending=lending, leaving=leaving)))
 
 
 def _room(shared: Shared, free: int) -> dict[TargetKey, int]:

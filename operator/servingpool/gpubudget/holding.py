@@ -2,7 +2,8 @@
 
 Watches are late. A fleet that was ordered smaller has pods that will go and do not say so yet, and a fleet that grows
 again at once has new pods beside them. So what was ordered away is held until as many of its pods were seen to go, or
-no pod too many was seen for `SETTLED`: what was ordered away may never have had one.
+no pod too many was seen for `SETTLED`: what was ordered away may never have had one. And a replica without a pod holds
+GPUs only where it had one within `SETTLED`, or where we have ordered it lately: a quota may refuse its pod for ever.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ class Holding:
     """A target after several looks at it. `gpus` counts the GPUs that it holds."""
 
     ordered: int = 0
-    """Requested replicas of the target."""
+    """Requested replicas of the target that have a pod, or are about to get one."""
+    stood: tuple[int, float] = (0, float("-inf"))
+    """Most replicas that had pods within `SETTLED`, also pods that drain, and Unix time in seconds when they had."""
     gpus: int = 0
     pods: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """GPUs of each pod that still runs, by uid, whoever owns it now."""
@@ -43,14 +46,18 @@ class Holding:
         size: int,
         runs: Callable[[str], bool],
         draining: Mapping[str, int],
+        sent: int,
         now: float,
     ) -> Holding:
         """The holding after another look at the pods of the target.
 
         `replicas`: existing replicas, each as GPUs by uid of its pods. `per`: GPUs of a whole replica of `size` pods.
         `runs` tells whether a pod seen before still holds its node. `draining`: pods that are being deleted.
-        `now` is Unix time in seconds.
+        `sent`: replicas that we have ordered lately. `now` is Unix time in seconds.
         """
+        stood = len(replicas) + math.ceil(len(draining) / size), now
+        stood = self.stood if self.stood > stood and now - self.stood[1] < SETTLED else stood
+        ordered = min(ordered, max(stood[0], sent))
         standing = {uid for pods in replicas for uid in pods}
         away = max(0, len(replicas) - ordered if self.first else self.ordered - ordered)
         witnesses = self.witnesses | self.standing | standing if away else self.witnesses
@@ -66,9 +73,9 @@ class Holding:
         missing = ordered + math.ceil(leaving / size) - len(replicas)
         gpus = sum(max(per, sum(pods.values())) for pods in replicas) + max(0, missing) * per + sum(going.values())
         pods = {**going, **{uid: gpus for pods in replicas for uid, gpus in pods.items()}}
-        return Holding(ordered, gpus, pods, witnesses, leaving, frozenset(standing), settling, first=False)
+        return Holding(ordered, stood, gpus, pods, witnesses, leaving, frozenset(standing), settling, first=False)
 
     def gone(self, runs: Callable[[str], bool]) -> Holding:
         """The holding after the target is gone: its pods may drain for long."""
         pods = {uid: gpus for uid, gpus in self.pods.items() if runs(uid)}
-        return Holding(0, sum(pods.values()), pods, first=False)
+        return Holding(gpus=sum(pods.values()), pods=pods, first=False)

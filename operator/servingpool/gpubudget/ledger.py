@@ -33,6 +33,8 @@ class Held:
     ordered: int
     placed: int = 0
     """Replicas that have a node, or were just made."""
+    refused: str | None = None
+    """Why requested replicas hold nothing; None where each has a pod, or is about to get one."""
 
 
 class Holdings:
@@ -71,7 +73,8 @@ class Holdings:
                 return 0
             return self._asked(namespace, pod.devices, spec)
 
-        standing = [{pod.uid: gpus(pod) for pod in pods} for pods in self._cache.replicas(workload)]
+        replicas = self._cache.replicas(workload)
+        standing = [{pod.uid: gpus(pod) for pod in pods} for pods in replicas]
         draining = {pod.uid: gpus(pod) for pod in self._cache.draining(workload) if runs(pod.uid)}
         known: list[dict[str, int]] = []
         for pods in (*standing, draining):
@@ -79,18 +82,23 @@ class Holdings:
             if unknown is not None:
                 return unknown
             known.append({uid: found for uid, found in pods.items() if not isinstance(found, Unknown)})
-        ordered = max(workload.replicas, self._orders.most(workload, now))
-        seen = before.seen(ordered, known[:-1], each, workload.size, runs, known[-1], now)
+        if workload.devices is None and replicas:
+            each = max(sum(pods.values()) for pods in known[:-1])
+        sent = self._orders.most(workload, now)
+        ordered = max(workload.replicas, sent)
+        seen = before.seen(ordered, known[:-1], each, workload.size, runs, known[-1], sent, now)
         self._remember(known_as, seen)
-        return Held(seen.gpus, each, ordered, len(self._placed(workload, now)))
+        waits = workload.in_turn and any(pod.ready_since is None for pods in replicas for pod in pods)
+        why = f"{ordered - seen.ordered} of its {ordered} replicas have no pod"
+        refused = None if waits or seen.ordered == ordered else why
+        return Held(seen.gpus, each, ordered, len(self._placed(workload, now)), refused)
 
-    def assumed(self, key: TargetKey, stated: int | None, largest: int, budget: GPUBudget, now: float) -> Held:
+    def assumed(self, key: TargetKey, each: int, budget: GPUBudget, now: float) -> Held:
         """GPUs that a target is assumed to hold while they are unknown: those of its replicas that have a node.
 
-        A replica counts as what the pool says, or as the `largest` that is known of another pool of the budget, and no
-        less than what its pods were known to hold.
+        A replica counts as `each`, and no less than what its pods were known to hold.
         """
-        workload, each = self._cache.workload(key), stated or largest
+        workload = self._cache.workload(key)
         before = self._holdings.get((budget.metadata.name, key), Holding())
         if workload is None:
             return Held(before.gone(lambda uid: self._cache.runs(key.namespace, uid, now)).gpus, each, 0)
@@ -132,7 +140,8 @@ class Holdings:
     def of_replica(self, workload: Workload, stated: int | None, budget: BudgetSpec) -> int | Unknown:
         """GPUs of a replica; 0 where it uses none of the budget's.
 
-        What its pods ask for counts. `stated` could be any number, so it counts only where no pod template is known.
+        What its pods ask for counts. `stated` could be any number, so it counts only where no pod template is known,
+        and only until a pod stands.
         """
         if workload.nodes and all(_elsewhere(nodes, budget) for nodes in workload.nodes):
             return 0

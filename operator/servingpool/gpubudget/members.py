@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from pydantic import ValidationError
 
 from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.devices import NOT_READ
 from servingpool.adapters.cluster.kinds import group_of
 from servingpool.adapters.cluster.objects import Key, Raw, TargetKey
 from servingpool.api.gpu_budget import BudgetSpec, GPUBudget
@@ -22,6 +24,8 @@ from servingpool.decision.observation import Unknown
 from servingpool.gpubudget.ledger import Held, Holdings
 from servingpool.reconcile.collect.targets import Owners, owns
 from servingpool.reconcile.plan.preconditions import named, owners, raw_targets
+
+log = logging.getLogger(__name__)
 
 SELECTORS = ("poolSelector", "namespaceSelector")
 
@@ -183,10 +187,15 @@ class Membership:
                     mine = counted_in.get(target)
                     if mine == budget.metadata.name:
                         continue
-                    held = self._holdings.held(target, stated, budget, now)
+                    try:
+                        held = self._holdings.held(target, stated, budget, now)
+                    except Exception as defect:  # others go on
+                        log.exception("GPUs of %s could not be counted.", "/".join(key))
+                        held = Unknown(f"counting them failed, {type(defect).__name__}")
                     if isinstance(held, Held) and held.gpus == 0 and held.each == 0:
                         continue
-                    why = held.reason if isinstance(held, Unknown) else None
+                    # Of several targets, the others stand in for one that does not deliver.
+                    why = held.reason if isinstance(held, Unknown) else held.refused if len(names) == 1 else None
                     seen = held if isinstance(held, Held) else Held(0, 0, 0)
                     if mine is None:
                         counted_in[target] = budget.metadata.name
@@ -197,15 +206,18 @@ class Membership:
         return {name: self._with_assumed(name, each, now) for name, each in members.items()}, taken
 
     def _with_assumed(self, name: str, members: list[Member], now: float) -> list[Member]:
-        """The holdings with those of unknown GPUs: a replica of unknown size counts as the largest of the others."""
-        largest = max((one.held.each for one in members), default=0) or 1
+        """The holdings with those of unknown GPUs: a replica of unknown size counts as the largest of the others.
+
+        What its pool says counts as far as that, for it could be any number, and until a template was first read.
+        """
+        largest = max(one.held.each for one in members)
         [budget] = [one for one in self._budgets if one.metadata.name == name]
-        return [
-            one
-            if one.unknown is None
-            else replace(one, held=self._holdings.assumed(one.target, one.stated, largest, budget, now))
-            for one in members
-        ]
+        for at, one in enumerate(members):
+            if one.unknown is not None and not one.held.each:
+                stated = one.stated or largest or 1
+                each = stated if NOT_READ.reason in one.unknown else min(stated, largest or stated)
+                members[at] = replace(one, held=self._holdings.assumed(one.target, each, budget, now))
+        return members
 
     def _parsed(self, name: str, raw: Raw, held: Mapping[str, GPUBudget]) -> GPUBudget | None:
         try:

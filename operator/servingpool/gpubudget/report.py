@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from servingpool.adapters.cluster.errors import ClusterError
 from servingpool.adapters.cluster.objects import Key, TargetKey
-from servingpool.api.conditions import Condition, Reason, condition_of, updated
-from servingpool.api.gpu_budget import BudgetedPool, BudgetStatus, GPUBudget
+from servingpool.api.conditions import Reason, condition_of, updated
+from servingpool.api.gpu_budget import BudgetedPool, BudgetStatus
 from servingpool.decision.words import listed
 from servingpool.gpubudget.budgets import Budgets, InBudget, Shared
 
@@ -55,7 +55,7 @@ class BudgetReporter:
             uid, before = self._held.get(name, ("", shared.budget.status))
             if uid != shared.budget.metadata.uid:
                 before = shared.budget.status
-            status = build(shared, self.budgets.invalid.get(name), before, now)
+            status = build(shared, self.budgets.membership.invalid.get(name), before, now)
             soon = 0.0 <= now - self._written.get(name, -FIGURES_AFTER) < FIGURES_AFTER
             if status == before or (soon and _headline(status) == _headline(before)) or not owns(name):
                 continue
@@ -72,8 +72,8 @@ class BudgetReporter:
 def build(shared: Shared, problems: str | None, before: BudgetStatus, now: float) -> BudgetStatus:
     """The status of a budget as it was shared. Conditions of `before` keep their transition times."""
     budget, held = shared.budget, shared.held
-    judged = [_counted(shared, problems, now), _exclusive(shared, now), _sufficient(shared, held, now)]
-    known = [one for one in judged if one is not None]
+    judged = [_counted(shared, problems), _exclusive(shared), *(() if held is None else [_sufficient(shared, held)])]
+    known = [condition_of(*one, generation=budget.metadata.generation, at=now) for one in judged]
     worst = next((one for one in known if one.status is not one.type.good), known[-1])
     by_pool = shared.by_pool()
     waiting = sum(
@@ -99,49 +99,37 @@ def _pool(key: Key, priority: int, firm: int, mine: InBudget | None) -> Budgeted
     return BudgetedPool(namespace=key[0], name=key[1], priority=priority, firm=firm, **figures)
 
 
-def _counted(shared: Shared, problems: str | None, now: float) -> Condition:
+def _counted(shared: Shared, problems: str | None) -> tuple[Reason, str]:
     if problems is not None:
         effect = "the last valid one counts" if shared.valid else "no pool is limited by it"
-        return _condition(shared.budget, *Reason.INVALID_BUDGET.said(effect=effect, problems=problems), now)
-    if shared.uncounted is not None:
-        pool, why = shared.uncounted
-        gpus = sum(claim.held for claim in shared.claims if claim.pool == pool)
-        return _condition(shared.budget, *Reason.NOT_COUNTED.said(pool=pool, why=why, gpus=gpus), now)
+        return Reason.INVALID_BUDGET.said(effect=effect, problems=problems)
+    for one in shared.members:
+        if one.unknown is not None:
+            return Reason.NOT_COUNTED.said(pool=one.claimed_as, why=one.unknown, gpus=one.held.gpus)
     if shared.not_ending:
-        return _condition(shared.budget, *Reason.PODS_NOT_ENDING.said(pods=listed(shared.not_ending)), now)
-    return _condition(shared.budget, *Reason.ALL_COUNTED.said(pools=len({one.key for one in shared.members})), now)
+        return Reason.PODS_NOT_ENDING.said(pods=listed(shared.not_ending))
+    return Reason.ALL_COUNTED.said(pools=len({one.key for one in shared.members}))
 
 
-def _exclusive(shared: Shared, now: float) -> Condition:
+def _exclusive(shared: Shared) -> tuple[Reason, str]:
     for budget, pools in sorted(shared.taken.items()):
-        return _condition(
-            shared.budget, *Reason.COUNTED_ELSEWHERE.said(pools=listed(sorted(pools)), budget=budget), now
-        )
-    return _condition(shared.budget, *Reason.NO_OVERLAP.said(), now)
+        return Reason.COUNTED_ELSEWHERE.said(pools=listed(sorted(pools)), budget=budget)
+    return Reason.NO_OVERLAP.said()
 
 
-def _sufficient(shared: Shared, held: int | None, now: float) -> Condition | None:
-    """None where nothing is shared."""
+def _sufficient(shared: Shared, held: int) -> tuple[Reason, str]:
     gpus = shared.budget.spec.gpus
-    if held is None:
-        return None
     if held > gpus:
-        return _condition(shared.budget, *Reason.OVER_BUDGET.said(held=held, gpus=gpus), now)
+        return Reason.OVER_BUDGET.said(held=held, gpus=gpus)
     short: Counter[str] = Counter()
-    for one, claim in zip(shared.members, shared.claims, strict=True):
+    for one, claim in zip(shared.members, shared.claims, strict=False):
         missing = (claim.wanted - claim.optional - shared.grants[claim.pool].most) * claim.gpus
         if not claim.fixed and missing > 0:
             short["/".join(one.key)] += missing
     if short:
         named = listed(sorted(short, key=lambda pool: (-short[pool], pool)))
-        return _condition(
-            shared.budget, *Reason.POOLS_WAIT.said(held=held, gpus=gpus, pools=named, missing=sum(short.values())), now
-        )
-    return _condition(shared.budget, *Reason.ENOUGH_GPUS.said(held=held, gpus=gpus), now)
-
-
-def _condition(budget: GPUBudget, reason: Reason, message: str, now: float) -> Condition:
-    return condition_of(reason, message, generation=budget.metadata.generation, at=now)
+        return Reason.POOLS_WAIT.said(held=held, gpus=gpus, pools=named, missing=sum(short.values()))
+    return Reason.ENOUGH_GPUS.said(held=held, gpus=gpus)
 
 
 def _headline(status: BudgetStatus) -> tuple[object, ...]:

@@ -98,8 +98,6 @@ class Grant:
     """Replicas that it may order: never more GPUs than are free now."""
     share: int
     """Replicas that are the pool's due, once every pool has given up what is not its due."""
-    waits_for: tuple[str, ...] = ()
-    """Pools that hold GPUs which are due to this pool; empty where it waits for nobody."""
     detail: str = ""
     """Why it gets no more, as the end of a sentence; empty where it gets all that it wants."""
     firm: int = 0
@@ -397,4 +395,4 @@ def _limited(claim: Claim, grant: Grant, use: tuple[int, int], claims: Sequence[
         return replace(grant, detail=f"{held} of {gpus} GPUs are in use, {whose}")
     owing = sorted((pool for pool in surplus if surplus[pool] > 0), key=lambda pool: (-surplus[pool], pool))
     what = f"GPUs of {listed(owing)}" if owing else "terminating pods"
-    return replace(grant, waits_for=tuple(owing), detail=f"{held} of {gpus} GPUs are in use; waits for {what}")
+    return replace(grant, detail=f"{held} of {gpus} GPUs are in use; waits for {what}")

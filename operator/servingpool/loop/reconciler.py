@@ -172,7 +172,7 @@ class Reconciler:
 
     def look(self) -> None:
         """See which pools are ours, also between ticks: their writes last longer than a change may go unseen."""
-        self._share.look(self._budgets.budgets.groups)
+        self._share.look(self._budgets.budgets.membership.groups)
 
     async def tick(self, now: float) -> Tick:
         """Run a tick over all pools. `now` is Unix time in seconds."""
@@ -218,10 +218,7 @@ class Reconciler:
         self._orders.forget(partial(named_versions, self._cache.pools.values()))
         self._postponed &= self._cache.pools.keys()
         self._judge_rest(tuple(self._under_way))
-        try:
-            self._budgets.budgets.settle(now, self._share.moved)
-        except Exception:  # a tick that does not end restarts the operator, again and again
-            log.exception("Sharing GPUs failed for a budget of which no pool was decided; all pools continue.")
+        self._budgets.budgets.settle(now, self._share.moved)
         self.snapshot, self.shared = snapshot(self.states), MappingProxyType(dict(self._budgets.budgets.latest))
         owned = len(readable) + len(unreadable)
         return Tick(pools=len(self._cache.pools), owned=owned) + done + self._done()
@@ -330,28 +327,16 @@ class Reconciler:
                 message = Reason.INTERNAL_ERROR.message(error=type(error).__name__)
                 due.append(self._refuse(raw, Reason.INTERNAL_ERROR, message, now))
         plans = [each for _, each in due if isinstance(each, PoolPlan)]
-        cut = self._within_budgets(plans, owned, now)
-        due = [(state, cut.get(each.meta.key, each)) for state, each in due]
+        cut = zip(plans, self._budgets.budgets.apply(plans, owned, now), strict=True)
+        message = Reason.INTERNAL_ERROR.message(error="sharing GPUs")
+        judged: dict[Key, Planned] = {
+            plan.meta.key: each or Refusal(plan.meta, now, Reason.INTERNAL_ERROR, message) for plan, each in cut
+        }
+        due = [(state, judged.get(each.meta.key, each)) for state, each in due]
         for state, each in due:
             if isinstance(each, PoolPlan):
                 state.decided(each)
-        return due, failed + sum(isinstance(each, Refusal) for each in cut.values())
-
-    def _within_budgets(self, plans: Sequence[PoolPlan], owned: Owners, now: float) -> dict[Key, Planned]:
-        """The plans within their budgets, by pool. A pool for which that fails is refused; the others go on."""
-        if not plans:
-            return {}
-        try:
-            return {each.meta.key: each for each in self._budgets.budgets.apply(plans, owned, now)}
-        except Exception as error:
-            if len(plans) > 1:
-                half = len(plans) // 2
-                halves = (self._within_budgets(part, owned, now) for part in (plans[:half], plans[half:]))
-                return {key: each for part in halves for key, each in part.items()}
-            [plan] = plans
-            log.exception("Sharing GPUs failed for this pool; others continue.", extra=plan.meta.log_fields)
-            message = Reason.INTERNAL_ERROR.message(error=type(error).__name__)
-            return {plan.meta.key: Refusal(plan.meta, now, Reason.INTERNAL_ERROR, message)}
+        return due, failed + sum(isinstance(each, Refusal) for each in judged.values())
 
     def _plan(self, pool: ServingPool, owned: Owners, now: float) -> Due | None:
         """Collect and decide. None where a target cannot be read."""

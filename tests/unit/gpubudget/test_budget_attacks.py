@@ -210,23 +210,6 @@ def test_a_budget_that_is_lowered_after_the_decision_stops_the_write() -> None:
     run(world, 20, 16)
 
 
-def test_what_was_ordered_away_to_zero_before_any_pod_was_seen_is_held_for_a_minute() -> None:
-    world = two(gpus=20)
-    world.services["low"].engines.clear()
-    for name in list(world.cache._spaces["chat"]):
-        if name.startswith("low"):
-            world.cache.see_pod({"metadata": {"namespace": "chat", "name": name, "uid": name}}, gone=True)
-
-    def holds(ordered: int, after: float) -> int:
-        meta = {"namespace": "chat", "name": "low", "uid": "d-low", "generation": 9}
-        raw = {"metadata": meta, "spec": {"replicas": ordered, "template": {"spec": world.services["low"].spec}}}
-        world.cache.see_workload(raw, gone=False)
-        world.budgets.settle(world.now + after)
-        return sum(claim.held for claim in of(world, "h100")[1] if claim.pool == "chat/low")
-
-    assert [holds(2, 0.0), holds(0, 1.0), holds(0, 2.0), holds(0, 70.0)] == [8, 8, 8, 0]
-
-
 def test_a_pool_of_another_kind_with_a_spec_that_cannot_be_read_is_counted_all_the_same() -> None:
     world = of_kind(STS)
     budget(world, 40)

@@ -100,3 +100,15 @@ def test_a_budget_whose_generation_is_damaged_ends_no_tick(generation: Any) -> N
     world = victim()
     budget(world, 16, generation=generation)
     assert [world.step().failed for _ in range(3)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("mode", ["Paused", "Recommend", "Auto"])
+def test_replicas_whose_pods_a_quota_refuses_hold_nothing(mode: str) -> None:
+    world = victim(rate=1.0, least=1)
+    world.serve("hog", replicas=0, rate=0.0).quota = 0
+    world.set_replicas("hog", 99)
+    world.pool("hog", priority=9, mode=mode, targets=[{"name": "hog", "min": 50, "max": 99}])
+    world.services["victim"].rate = 60.0
+    world.step(minutes=10)
+    assert world.services["victim"].replicas == 4
+    assert status(world)["held"] == 16

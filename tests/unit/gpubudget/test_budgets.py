@@ -265,6 +265,7 @@ def test_two_rounds_that_write_at_once_do_not_order_the_same_gpu() -> None:
     assert low is not None
     world.services["high"].rate = 60.0
     world.target("low", "low").sent(low, 5, "another", "", world.now)
+    world.budgets.settle(world.now)
     admitted = world.budgets.admits
     world.budgets.apply = lambda plans, *_: list(plans)  # type: ignore[method-assign]
     answers: list[bool] = []

@@ -58,7 +58,8 @@ def test_a_floor_that_is_not_wanted_is_lent_and_comes_back_once_its_pod_is_gone(
     assert granted(8, idle, greedy)["other"] == 7
     assert granted(8, idle, greedy, lending=False)["other"] == 4
     back = share(8, [replace(idle, wanted=4, misses=need(4)), replace(greedy, ordered=7, held=7)], lending=True)
-    assert (back["owner"].most, back["owner"].share, back["owner"].waits_for) == (1, 4, ("other",))
+    assert (back["owner"].most, back["owner"].share) == (1, 4)
+    assert back["owner"].detail.endswith("waits for GPUs of other")
     assert back["owner"].detail == "8 of 8 GPUs are in use; waits for GPUs of other"
     assert back["other"].most == 4
     gone = share(8, [replace(idle, wanted=4, misses=need(4)), replace(greedy, ordered=4, held=4)], lending=True)
@@ -160,7 +161,7 @@ def test_a_floor_of_less_than_both_roles_is_kept_for_them_and_no_more(lending: b
 
 
 def test_groups_of_pods_hold_what_their_pods_ask_for_and_a_whole_replica_while_they_come() -> None:
-    held = Holding().seen(2, [{"leader": 0, "worker": 8}, {"leader-2": 0}], 8, 2, lambda _: True, {"old": 8}, 0.0)
+    held = Holding().seen(2, [{"leader": 0, "worker": 8}, {"leader-2": 0}], 8, 2, lambda _: True, {"old": 8}, 2, 0.0)
     assert held.gpus == 24
 
 
@@ -216,6 +217,7 @@ class Fleet:
             1,
             runs.__contains__,
             dict.fromkeys(draining, gpus),
+            self.replicas,
             0.0,
         )
 
@@ -434,7 +436,7 @@ def test_a_pool_that_nobody_scales_takes_nothing_from_others_beyond_its_floor(pl
     assert (found.most, found.share) == (6, 6)
     grown = share(16, [hog, replace(victim, wanted=9)], lending=True)["victim"]
     assert grown.most == 6, "it closes growth"
-    assert grown.waits_for == ("hog",)
+    assert grown.detail.endswith("waits for GPUs of hog")
 
 
 def test_a_pool_whose_need_is_unknown_gives_up_one_replica_at_a_time() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.cluster.errors import ClusterError, NotFound, Unanswered
+from servingpool.gpubudget import budgets
 from servingpool.loop import backfill
 from servingpool.reconcile.plan import pool_plan
 
@@ -129,26 +130,25 @@ class TestOneBadPoolDoesNotStopTheOthers:
         world.step(minutes=ONE_MINUTE)
         assert world.condition("Ready", "bad") == ("False", "InvalidSpec")
 
-    def test_a_defect_in_sharing_gpus(self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    @pytest.mark.parametrize("defect", ["wanted_by", "within", "share"])
+    def test_a_defect_in_sharing_gpus(
+        self, defect: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
         world = self.two()
         meta = {"name": "h100", "uid": "h100", "generation": 1, "creationTimestamp": stamp(0.0)}
         world.cache.see_budget({"metadata": meta, "spec": {"gpus": 40}}, gone=False)
         world.step(minutes=ONE_MINUTE)
-        apply = world.budgets.apply
+        whole = getattr(budgets, defect)
 
-        def failing(plans: Any, *args: Any) -> Any:
-            if any(plan.meta.name == "bad" for plan in plans):
+        def failing(plan: Any, *args: Any, **more: Any) -> Any:
+            if "bad" in repr(plan) or defect == "share":
                 raise ZeroDivisionError
-            return apply(plans, *args)
+            return whole(plan, *args, **more)
 
-        def fails(*_: Any) -> None:
-            raise ZeroDivisionError
-
-        monkeypatch.setattr(world.budgets, "apply", failing)
-        monkeypatch.setattr(world.budgets, "settle", fails)
+        monkeypatch.setattr(budgets, defect, failing)
         done = world.step()
-        assert (done.decided, done.failed) == (1, 1)
-        assert world.condition("Ready", "bad") == ("False", "InternalError")
+        assert (done.decided, done.failed) == ((2, 0) if defect == "share" else (1, 1))
+        assert world.condition("Ready", "bad")[1] == ("SucceededGetScale" if defect == "share" else "InternalError")
         assert world.condition("Ready", "good") == ("True", "SucceededGetScale")
         assert "Traceback" in caplog.text
 

@@ -175,7 +175,7 @@ def test_a_new_pool_is_decided_at_the_first_tick_that_sees_it() -> None:
 
 def placed(world: FakeCluster) -> Groups:
     budgets: Budgets = world.budgets
-    return budgets.groups()
+    return budgets.membership.groups()
 
 
 def test_what_must_be_decided_together_is_one_group() -> None:
@@ -263,11 +263,11 @@ def test_a_label_moves_its_own_pool_alone_and_all_pools_of_a_budget_are_together
         after = placed(world).names
         others = [f"pool-{number}" for number in range(8) if f"pool-{number}" != moves]
         assert all(before["chat", name] == after["chat", name] for name in others)
-        for one in world.budgets._membership.read():
+        for one in world.budgets.membership.read():
             name = one.metadata.name
             assert before[name] == after[name]
             for key, raw in world.cache.pools.items():
-                if one in world.budgets._membership.candidates(key, raw):
+                if one in world.budgets.membership.candidates(key, raw):
                     assert after[key] == after[name]
 
 

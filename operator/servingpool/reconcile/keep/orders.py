@@ -176,10 +176,10 @@ class Ledger:
         self.defended = False
 
     def most(self, shown: Workload, now: float) -> int:
-        """Most replicas that our orders may bring beyond those shown, orders without an answer included."""
-        answered = self.replicas if 0 < shown.generation <= self.generation else 0
+        """Most replicas that our late orders may bring, shown or not, orders without an answer included."""
+        late = 0 < shown.generation <= self.generation or (self.order is not None and now - self.order.at < LATE)
         may_be = (one.replicas for one in self.open if one.before == shown.replicas and self._waits(one, now))
-        return max(answered, *may_be, 0)
+        return max(self.replicas if late else 0, *may_be, 0)
 
     def _set(self, replicas: int, by: str, order: Order | None) -> None:
         """The replicas are others now, so no open order will be carried out any more."""
