@@ -106,7 +106,7 @@ def test_a_program_that_resets_replicas_is_named(cluster: Cluster, operator: Ope
             cluster.plane.client.request("PATCH", path, {**kind, "spec": {"replicas": 1}}, content_type=way)
     for name in ways:
         cluster.wait_condition(name, "Ready", ("False", "ReplicasContested"))
-        assert "argocd-controller keeps resetting spec.replicas (last 2 -> 1)." in cluster.told(name, "Ready")
+        assert "argocd-controller keeps resetting spec.replicas (last 2 -> 1 at " in cluster.told(name, "Ready")
         cluster.wait_event(name, "ReplicasContested")
         assert len(cluster.events(name, "ReplicasContested")) == 1
     wait_until(shown, PATIENCE, "what is needed is ordered all the same")

@@ -90,11 +90,8 @@ def updated(held: Iterable[Condition], judged: Iterable[Condition]) -> tuple[Con
     merged = {condition.type: condition for condition in held}
     for condition in judged:
         before = merged.get(condition.type)
-        if before is not None and before.status == condition.status:
-            since = before.last_transition_time
-            merged[condition.type] = condition.model_copy(update={"last_transition_time": since})
-        else:
-            merged[condition.type] = condition
+        since = before if before is not None and before.status == condition.status else condition
+        merged[condition.type] = condition.model_copy(update={"last_transition_time": since.last_transition_time})
     return tuple(merged.values())
 
 

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import starmap
 from typing import Any
 
 import yaml
@@ -107,9 +108,9 @@ def _columns() -> list[dict[str, Any]]:
         ("Queue", "number", ".status.queueDepth", "Requests that wait in engines and gateway"),
         ("Attainment", "number", ".status.attainment", "Percent of the last hour's requests that met the SLO"),
         ("Why", "string", ".status.why", "What determines the replicas now"),
+        ("Decided", "date", ".status.lastDecision.at", "Age of what the row tells; over 12m, nobody decides"),
     ]
     wide = [
-        ("As of", "date", ".status.lastDecision.at", "Age of the decision and figures that the row tells"),
         ("Min", "integer", ".status.bounds.min", "Lowest number of replicas in force"),
         ("Max", "integer", ".status.bounds.max", "Highest number of replicas in force"),
         ("Schedule", "string", ".status.bounds.schedule", "Schedules that give min and max"),
@@ -123,12 +124,15 @@ def _columns() -> list[dict[str, Any]]:
             '.status.conditions[?(@.type=="DrainReady")].status',
             "Whether a removed pod finishes its requests, judged by the pod template",
         ),
-        ("Reason", "string", ".status.lastDecision.reason", "Reason for the last decision"),
         ("Operator", "string", ".status.operator", "Pod of the operator that writes, where several share the pools"),
+        ("Reason", "string", ".status.lastDecision.reason", "Reason for the last decision"),
     ]
-    columns = [_column(*column) for column in usual]
-    columns.append({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"})
-    return columns + [{**_column(*column), "priority": 1} for column in wide]
+    return _printed(usual, wide)
+
+
+def _printed(usual: Iterable[tuple[str, ...]], wide: Iterable[tuple[str, ...]]) -> list[dict[str, Any]]:
+    age = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+    return [*starmap(_column, usual), age, *({**_column(*column), "priority": 1} for column in wide)]
 
 
 def _column(name: str, kind: str, path: str, description: str) -> dict[str, Any]:
@@ -146,9 +150,7 @@ def _budget_columns() -> list[dict[str, Any]]:
         ("Resource", "string", ".spec.resourceName", "Extended resource that is counted"),
         ("Lending", "boolean", ".spec.lending", "Whether floors that are not wanted are lent"),
     ]
-    columns = [_column(*column) for column in usual]
-    columns.append({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"})
-    return columns + [{**_column(*column), "priority": 1} for column in wide]
+    return _printed(usual, wide)
 
 
 def _resource(whole: type[BaseModel], spec: type[BaseModel], status: type[BaseModel]) -> dict[str, Any]:

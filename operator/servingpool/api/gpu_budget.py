@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from servingpool.api.conditions import Conditions, Generation, StoredStatus
 from servingpool.api.part import Part
@@ -36,6 +36,14 @@ _NEEDS_VALUES = "operator In and NotIn need values (1 to 16), got none"
 _NO_VALUES = "operator Exists and DoesNotExist take no values, got {}"
 _FLOORS = "floors must be at most gpus together, and gpus is {}"
 
+
+def _checked(labels: dict[str, str]) -> dict[str, str]:
+    for key, value in labels.items():
+        LABEL_KEY.check(key)
+        LABEL_VALUE.check(value)
+    return labels
+
+
 Labels = Annotated[
     dict[str, Annotated[str, Field(max_length=63)]],
     Field(
@@ -45,15 +53,9 @@ Labels = Annotated[
             Rule(f"self.all(k, {_VALUE_IS_FINE})", _VALUES, f"self[self.filter(k, !{_VALUE_IS_FINE})[0]]"),
         ),
     ),
+    AfterValidator(_checked),
 ]
 """Labels with their values."""
-
-
-def _checked(labels: dict[str, str]) -> dict[str, str]:
-    for key, value in labels.items():
-        LABEL_KEY.check(key)
-        LABEL_VALUE.check(value)
-    return labels
 
 
 class Operator(StrEnum):
@@ -101,11 +103,6 @@ class LabelSelector(Part):
     """Labels with their values."""
     match_expressions: Annotated[tuple[Requirement, ...], Field(strict=False, max_length=16)] = ()
     """Conditions on labels; at most 16."""
-
-    @field_validator("match_labels")
-    @classmethod
-    def _labels(cls, labels: dict[str, str]) -> dict[str, str]:
-        return _checked(labels)
 
     def admits(self, labels: dict[str, str]) -> bool:
         """Whether an object with these labels is selected. As in Kubernetes, an absent label meets NotIn."""
@@ -200,11 +197,6 @@ class BudgetSpec(Part):
             ),
         ),
     )
-
-    @field_validator("node_selector")
-    @classmethod
-    def _labels(cls, labels: dict[str, str]) -> dict[str, str]:
-        return _checked(labels)
 
     @model_validator(mode="after")
     def _floors(self) -> Self:

@@ -6,12 +6,13 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, PlainSerializer, WithJsonSchema
 
-from servingpool.api.conditions import Condition, Conditions, ConditionType, StoredStatus
+from servingpool.api.conditions import Condition, Conditions, ConditionType, StoredStatus, Truth
 from servingpool.api.part import Part
 from servingpool.api.role import Role
 from servingpool.api.target import LONGEST_NAME, MOST_TARGETS
 from servingpool.api.text import Sentence, Text
 from servingpool.api.time import Time
+from servingpool.catalogue.conditions import SCALES_ON
 
 Count = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0)]
@@ -31,6 +32,11 @@ Capacity = Annotated[
     WithJsonSchema({"type": "number", "minimum": 0}),
 ]
 """Replicas; where a pool has several targets those of its reference target, and parts of one count."""
+CAUSES = (
+    *(ConditionType.METRICS_AVAILABLE, ConditionType.READY, ConditionType.TARGETS_AVAILABLE),
+    *(ConditionType.SLO_MET, ConditionType.SCALING_LIMITED),
+)
+"""Conditions that tell why all is not well, the first cause first."""
 CHANGES = 10
 """Most changes in a status."""
 
@@ -270,6 +276,15 @@ class Status(StoredStatus):
     history: Annotated[tuple[Change, ...], Field(strict=False, max_length=CHANGES)] = ()
     """Last changes of the replicas, of several targets of their sum, whoever made them, newest first. A contest over
     the field is left out."""
+
+    @property
+    def cause(self) -> Condition | None:
+        """The condition that says why all is not well, what stops the scaling before all else; None where all is."""
+        ready, unknown = ConditionType.READY, Truth.UNKNOWN
+        bad = [one for one in self.conditions if one.type in CAUSES and one.status is not one.type.good]
+        bad = [one for one in bad if one.status is not unknown or one.type is ready]
+        ranks = {one.type: (one.type is not ready or one.reason in SCALES_ON, CAUSES.index(one.type)) for one in bad}
+        return min(bad, key=lambda one: ranks[one.type], default=None)
 
     def condition(self, type_: ConditionType) -> Condition | None:
         """The condition of this type, if it was judged."""

@@ -222,7 +222,7 @@ class Reason(Templated, StrEnum):
     REPLICAS_CONTESTED = (
         "ReplicasContested",
         _NOT_READY,
-        "{program} keeps resetting spec.replicas (last {ordered} -> {found}). Make it ignore that field.",
+        "{program} keeps resetting spec.replicas (last {ordered} -> {found} at {at}). Make it ignore that field.",
         "Another program, such as a GitOps tool, sets the replicas back. The operator keeps scaling, as HPA does.",
         "Remove spec.replicas from the manifest, or make the program ignore that field.",
     )
@@ -289,10 +289,7 @@ class Reason(Templated, StrEnum):
     DOUBLED_SERIES = (
         "DoubledSeries",
         _METRICS,
-        (
-            "{pods} are scraped at several ports, and count as one engine. "
-            "Select one port by spec.metrics.matchLabels, or give each engine a pod."
-        ),
+        "{pods} are scraped at several ports. Select one by spec.metrics.matchLabels, or give each engine a pod.",
         "Prometheus scrapes a pod at several ports, each with the engine's series. The greatest of each figure counts.",
         "Select one port by spec.metrics.matchLabels, such as its container. Or give each engine a pod.",
     )
@@ -442,7 +439,7 @@ class Reason(Templated, StrEnum):
         _MISSED,
         ("The traffic needs {needed} ({ordered} desired, {ready} ready). {name} holds the fleet back: {why}. {action}"),
         "The SLO is missed. A limit, or a reason of Ready, keeps replicas from being requested or from becoming Ready.",
-        "Do what the message says. The limit or the reason of Ready that it names has an entry of its own.",
+        "Remove what holds the scale-up back: the last sentence of the message says how.",
     )
     TOO_FEW_REQUESTS = (
         "TooFewRequests",
@@ -691,3 +688,9 @@ class Reason(Templated, StrEnum):
         "The budget was lowered, or another program requested more.",
         "Wait for the pods to end. Pools in mode Recommend or Paused keep theirs.",
     )
+
+
+SCALES_ON = frozenset(
+    {Reason.REPLICAS_CONTESTED, Reason.UNSCHEDULABLE, Reason.FAILED_CREATE, Reason.FAILED_UPDATE_SCALE}
+)
+"""Reasons of Ready False with which the operator scales nevertheless: an outage of metrics comes before them."""

@@ -54,7 +54,13 @@ def compare(  # noqa: PLR0913, a command line's options are its parameters
     explain = ["servingpool", "explain", key[1], "-n", key[0], *same_place(kubeconfig, context)]
 
     def fleets(asked: Asked) -> Comparison | str:
-        found, goes_on = compare_fleets(asked.record, asked.now - seconds, asked.now, step), asked.goes_on()
+        try:
+            found = compare_fleets(asked.record, asked.now - seconds, asked.now, step)
+        except SeveralTargets:
+            return (
+                f"{shown} has several targets, and compare takes pools of one. Metrics servingpool_target_* have each."
+            )
+        goes_on = asked.goes_on()
         if found is None:
             unknown = (
                 f"No recommendation for {shown} in the last {since}. `{shlex.join(explain)}` says what is missing."
@@ -64,15 +70,7 @@ def compare(  # noqa: PLR0913, a command line's options are its parameters
             echo(ENDED, err=True)
         return found
 
-    try:
-        found = Source(prometheus, config, backend, match).ask(key, fleets)
-    except SeveralTargets:
-        said = (
-            f"{shown} has several targets, and compare takes pools of one. "
-            "Metrics servingpool_target_* have each one's."
-        )
-        echo(said, err=True)
-        raise typer.Exit(3) from None
+    found = Source(prometheus, config, backend, match).ask(key, fleets)
     if isinstance(found, str):
         echo(found, err=True)
         raise typer.Exit(3)

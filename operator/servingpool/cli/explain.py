@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
-from enum import IntEnum
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -15,11 +15,11 @@ from rich.text import Text
 
 from servingpool.adapters.cluster.pools import Pools
 from servingpool.adapters.prometheus.own_record import Record
-from servingpool.api.conditions import ConditionType, Reason, Truth
+from servingpool.api.conditions import ConditionType, Reason
 from servingpool.api.duration import brief
 from servingpool.api.serving_pool import ServingPool, problems
 from servingpool.api.spec import Slo
-from servingpool.api.status import Change, Cost, LastDecision, RoleStatus, Status, TargetStatus
+from servingpool.api.status import Change, Cost, LastDecision, Latency, RoleStatus, Status, TargetStatus, Throughput
 from servingpool.api.time import write
 from servingpool.cli.kubectl import (
     Context,
@@ -40,22 +40,13 @@ from servingpool.cli.usage import wrong
 
 ACTIONS = {reason.value: reason.action for reason in Reason}
 """What to do, by the reason of a condition."""
-INTERRUPTED = 130
-"""Exit code."""
+NO_DECISION, INVALID, INTERRUPTED = 3, 5, 130
+"""Exit codes, besides those of `kubectl` and `own_record`."""
+OLD = 720.0
+"""Seconds after which a decision is old: each pool's status is written within ten minutes."""
+UNSEEN = "No operator has read this pool: is one installed that watches this namespace? See `servingpool version`."
 FUTURE = 60.0
 """Seconds after now that `--at` may be, for clocks that differ."""
-
-
-class Exit(IntEnum):
-    """Exit codes of the command."""
-
-    EXPLAINED = 0
-    NOT_FOUND = 1
-    USAGE = 2
-    NO_DECISION = 3
-    NO_CLUSTER = 4
-    INVALID = 5
-    NO_RECORD = 6
 
 
 def explain(  # noqa: PLR0913, a command line's options are its parameters
@@ -99,13 +90,15 @@ def explain(  # noqa: PLR0913, a command line's options are its parameters
         pools = connect(kubeconfig, context)
         where = place(pools, pool, namespace)
         raw = pools.read(*where)
+        if nobody := pools.nobody_decides(time.time()):
+            echo(nobody, err=True)
         found = _explain(raw, output)
         if watch:
             try:
                 _watch(pools, where, raw, found, output)
             except KeyboardInterrupt:
                 raise typer.Exit(INTERRUPTED) from None
-    raise typer.Exit(Exit.EXPLAINED if found.status.last_decision is not None else Exit.NO_DECISION)
+    raise typer.Exit(0 if found.status.last_decision is not None else NO_DECISION)
 
 
 def _read(raw: dict[str, Any]) -> ServingPool:
@@ -115,7 +108,7 @@ def _read(raw: dict[str, Any]) -> ServingPool:
     except ValidationError as error:
         meta = raw["metadata"]
         echo(f"ServingPool {meta['namespace']}/{meta['name']} is not valid: {problems(error)}", err=True)
-        raise typer.Exit(Exit.INVALID) from None
+        raise typer.Exit(INVALID) from None
 
 
 def _explain(raw: dict[str, Any], output: Output | None) -> ServingPool:
@@ -145,27 +138,27 @@ def _watch(
     raise KeyboardInterrupt
 
 
-def _explain_past(key: tuple[str, str], at: str, output: Output | None, source: Source) -> Exit:
+def _explain_past(key: tuple[str, str], at: str, output: Output | None, source: Source) -> int:
     # The reader of the past imports most of the operator, and the last decision needs none of it.
     from servingpool.record.past import record_at, slo_of, status_of
 
-    time = point_in_time("--at", at)
+    moment = point_in_time("--at", at)
 
     def read(asked: Asked) -> Record:
-        if time > asked.now + FUTURE:
+        if moment > asked.now + FUTURE:
             wrong(f"--at must be in the past, got '{at}' (a time without a zone is UTC)")
-        return record_at(asked.record, time)
+        return record_at(asked.record, moment)
 
     record = source.ask(key, read)
     status = status_of(record)
     if status is None:
         echo(no_record(key, f"at {at}"), err=True)
-        return Exit.NO_DECISION
+        return NO_DECISION
     if output is not None:
         printed(status.to_dict(), output)
     else:
         show_past(key, status, slo_of(record))
-    return Exit.EXPLAINED
+    return 0
 
 
 def show(pool: ServingPool, console: Console | None = None) -> None:
@@ -173,10 +166,12 @@ def show(pool: ServingPool, console: Console | None = None) -> None:
     console = console or terminal()
     status, decision = pool.status, pool.status.last_decision
     parts: list[RenderableType] = [_of_what(pool)]
-    if decision is None:
-        parts += [Text("No decision yet."), _conditions(status)]
+    if decision is not None:
+        age = time.time() - decision.at.timestamp()
+        told = f"decided {brief(max(0, round(age)))} ago ({write(decision.at)}), {decision.verdict}"
+        parts += _explained(status, pool.spec.slo, decision, Text(told, style="yellow" if age > OLD else "dim"))
     else:
-        parts += _explained(status, pool.spec.slo, decision)
+        parts += [Text("No decision yet."), _conditions(status)] if status.conditions else [Text(UNSEEN)]
     _framed(console, pool.key, parts)
 
 
@@ -185,7 +180,8 @@ def show_past(key: tuple[str, str], status: Status, slo: Slo | None, console: Co
     decision = status.last_decision
     if decision is None:
         raise ValueError("a past without a decision has nothing to show")
-    parts = [Text("from the operator's metrics in Prometheus"), *_explained(status, slo, decision)]
+    decided = Text(f"decided {write(decision.at)}, {decision.verdict}", style="dim")
+    parts = [Text("from the operator's metrics in Prometheus"), *_explained(status, slo, decision, decided)]
     _framed(console or terminal(), key, parts)
 
 
@@ -205,15 +201,12 @@ def _of_what(pool: ServingPool) -> Text:
     return Text(f"mode {spec.mode.value}: {spec.model} on {targets}")
 
 
-def _explained(status: Status, slo: Slo | None, decision: LastDecision) -> list[RenderableType]:
-    ready = status.condition(ConditionType.READY)
-    # Of a pool that cannot be judged the last decision is of another time.
-    past = [Text(ready.message, style="bold"), Text("")] if status.fleet is None and ready is not None else []
+def _explained(status: Status, slo: Slo | None, decision: LastDecision, decided: Text) -> list[RenderableType]:
     return [
-        *past,
-        Text(decision.reason, style="dim" if past else "bold"),
-        Text(f"decided {write(decision.at)}, {decision.verdict}", style="dim"),
-        *_missed(status),
+        *_cause(status),
+        # Of a pool that cannot be judged the last decision is of another time.
+        Text(decision.reason, style="dim" if status.fleet is None else "bold"),
+        decided,
         Text(""),
         *(_roles(status.roles) if status.roles else (_steps(decision, status.replicas),)),
         Text(""),
@@ -226,12 +219,13 @@ def _explained(status: Status, slo: Slo | None, decision: LastDecision) -> list[
     ]
 
 
-def _missed(status: Status) -> Iterator[RenderableType]:
-    """Why the SLO is missed, and what to do; nothing where it is not."""
-    slo = status.condition(ConditionType.SLO_MET)
-    if slo is not None and slo.status is Truth.FALSE:
-        yield Text(f"{slo.reason}: {slo.message}", style="yellow")
-        yield Text(f"What to do: {ACTIONS.get(slo.reason, 'see the conditions')}", style="yellow")
+def _cause(status: Status) -> Iterator[RenderableType]:
+    """The worst condition, since when, and what to do; nothing where the fleet is only limited."""
+    cause = status.cause
+    if cause is not None and cause.type is not ConditionType.SCALING_LIMITED:
+        yield Text(f"{cause.reason}, since {write(cause.last_transition_time)}: {cause.message}", style="yellow")
+        yield Text(f"What to do: {ACTIONS.get(cause.reason, 'see the conditions')}", style="yellow")
+        yield Text("")
 
 
 def _roles(roles: Iterable[RoleStatus]) -> Iterator[RenderableType]:
@@ -277,14 +271,11 @@ def _targets(targets: Iterable[TargetStatus]) -> Table:
 
 
 def _figures(status: Status, slo: Slo | None) -> Table:
-    decision, throughput, latency = status.last_decision, status.throughput, status.latency
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(style="dim")
-    table.add_column()
+    decision, throughput, latency = status.last_decision, status.throughput or Throughput(), status.latency or Latency()
+    rows: list[tuple[str, Text | None]] = []
 
     def row(name: str, figure: object, unit: str = "", aside: str = "") -> None:
-        shown = _known(figure, unit)
-        table.add_row(name, shown.append(aside, style="dim") if aside else shown)
+        rows.append((name, None if figure is None else Text(f"{figure}{unit}").append(aside, style="dim")))
 
     row("replicas", status.fleet, aside="  ready/desired/max")
     if (bounds := status.bounds) is not None:
@@ -297,15 +288,13 @@ def _figures(status: Status, slo: Slo | None) -> Table:
         row(f"attainment, {name}", None if share is None else f"{100.0 * share:.4g}", "%")
     percentile = "" if slo is None else f"p{slo.percentile(roles=status.roles is not None):.4g}"
     if slo is not None and slo.time_to_first_token is not None:
-        bound = f"  SLO {brief(slo.time_to_first_token)}"
-        row(f"TTFT {percentile}", latency.time_to_first_token if latency else None, aside=bound)
+        row(f"TTFT {percentile}", latency.time_to_first_token, aside=f"  SLO {brief(slo.time_to_first_token)}")
     if slo is not None and slo.time_per_output_token is not None:
-        bound = f"  SLO {brief(slo.time_per_output_token)}"
-        row(f"TPOT {percentile}", latency.time_per_output_token if latency else None, aside=bound)
-    row("output", throughput.generation_tokens_per_second if throughput else None, " tokens/s")
-    row("output per GPU", throughput.tokens_per_second_per_gpu if throughput else None, " tokens/s")
-    row("prompts", throughput.prompt_tokens_per_second if throughput else None, " tokens/s")
-    if throughput is not None and throughput.dollars_per_million_tokens is not None:
+        row(f"TPOT {percentile}", latency.time_per_output_token, aside=f"  SLO {brief(slo.time_per_output_token)}")
+    row("output", throughput.generation_tokens_per_second, " tokens/s")
+    row("output per GPU", throughput.tokens_per_second_per_gpu, " tokens/s")
+    row("prompts", throughput.prompt_tokens_per_second, " tokens/s")
+    if throughput.dollars_per_million_tokens is not None:
         price = f"  ${throughput.dollars_per_million_tokens:.2f} per million output tokens"
         row("output per dollar", f"{throughput.tokens_per_dollar:.0f}", " tokens", price)
     if status.cost is not None:
@@ -315,6 +304,18 @@ def _figures(status: Status, slo: Slo | None) -> Table:
         row("load", decision.load, aside=_safe(decision, "  "))
         row("forecast", decision.forecast, " replicas kept busy", f"  in {decision.horizon}")
     row("cold start, measured", status.cold_start)
+    return _folded(rows)
+
+
+def _folded(rows: list[tuple[str, Text | None]]) -> Table:
+    """The known figures, one a row, and a row with the names of the others."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="dim")
+    table.add_column()
+    missing = ", ".join(name for name, figure in rows if figure is None)
+    for name, shown in (*rows, ("unknown", Text(missing, style="yellow") if missing else None)):
+        if shown is not None:
+            table.add_row(name, shown)
     return table
 
 
@@ -329,8 +330,8 @@ def _compare(row: Callable[..., None], status: Status, cost: Cost) -> None:
     row("cheaper here from", cost.break_even_tokens_per_second, " output tokens/s", aside)
 
 
-def _known(figure: object, unit: str = "") -> Text:
-    return Text("unknown", style="yellow") if figure is None else Text(f"{figure}{unit}")
+def _known(figure: object) -> Text:
+    return Text("unknown", style="yellow") if figure is None else Text(str(figure))
 
 
 def _safe(decision: LastDecision | None, before: str) -> str:

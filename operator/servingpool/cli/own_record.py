@@ -19,7 +19,7 @@ from servingpool.cli.output import echo
 from servingpool.cli.usage import Range, wrong
 
 T = TypeVar("T")
-ENDED = "The record ends before now: this Prometheus does not scrape the operator at present."
+ENDED = "The record ends before now: nobody decides, or this Prometheus does not scrape the operator."
 NO_RECORD = 6
 """Exit code: Prometheus did not answer, or has several pools of this name."""
 SINCE = Range("1m", "366d", "12h or 7d")

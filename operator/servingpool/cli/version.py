@@ -9,14 +9,12 @@ import typer
 
 from servingpool import __version__
 from servingpool.adapters.cluster.errors import NotFound
-from servingpool.adapters.cluster.paths import path_of
+from servingpool.adapters.cluster.paths import OPERATOR, path_of
 from servingpool.adapters.cluster.pools import Pools
 from servingpool.api.crd import manifests
 from servingpool.cli.kubectl import Context, Kubeconfig, Output, connect, printed, told
 from servingpool.cli.output import echo, table
 
-OPERATOR = "app.kubernetes.io/name=servingpool-operator"
-"""Label of the Deployment that the chart and deploy/ make."""
 APART = 3
 """Exit code: they do not fit."""
 MOST_NAMED = 3
@@ -53,7 +51,7 @@ def version(
 
 def _operators(pools: Pools) -> dict[str, str]:
     """The operators' versions, as their images' tags tell, by namespace and name."""
-    found = pools.find(path_of("apps/v1", "deployments"), "list deployments", labelSelector=OPERATOR)
+    found = pools.listed(path_of("apps/v1", "deployments"), {"labelSelector": "=".join(OPERATOR)})
     told = {}
     for one in found["items"]:
         meta, containers = one["metadata"], one["spec"]["template"]["spec"]["containers"]

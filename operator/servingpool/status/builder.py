@@ -219,10 +219,11 @@ def _objects(plan: PoolPlan, held: Status) -> tuple[Reason, str] | None:
 
 
 def _why(permission: ScalePermission, metrics: Reason, slo: Condition, plan: PoolPlan) -> str:
-    if permission.reason.status is not Truth.TRUE:
-        return permission.reason.value
-    if metrics.status is Truth.FALSE:
+    well = permission.reason.status is Truth.TRUE
+    if metrics.status is Truth.FALSE and (well or permission.act):  # an outage before what it makes old news
         return metrics.value
+    if not well:
+        return permission.reason.value
     verdict = plan.decision.verdict
     if verdict is not Verdict.HOLD:
         return verdict.value

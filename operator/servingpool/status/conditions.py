@@ -42,6 +42,7 @@ CAUSES: Mapping[Cause, Callable[[str], tuple[Reason, str]]] = {
     Cause.AMBIGUOUS: lambda detail: Reason.AMBIGUOUS_GAUGES.said(detail=detail),
     Cause.NOT_SCRAPED: lambda detail: Reason.NOT_SCRAPED.said(detail=detail),
     Cause.SCRAPE_FAILED: lambda detail: Reason.SCRAPE_FAILED.said(detail=detail),
+    Cause.UNKNOWN: lambda detail: Reason.FAILED_GET_METRICS.said(detail=detail),
     Cause.NO_ENGINE_SERIES: lambda detail: Reason.NO_ENGINE_SERIES.said(detail=detail),
 }
 """Of a fleet without any sample, all for one cause."""
@@ -71,7 +72,7 @@ def _judged_metrics(plan: PoolPlan | StagePlan) -> tuple[Reason, str]:
     if len(missing) < len(observation.ready):
         return Reason.PARTIAL_METRICS.said(detail=detail)
     alike = {one.cause for one in missing.values()} - {Cause.UNKNOWN}  # only some are looked into
-    return _cause_condition(alike.pop() if len(alike) == 1 else Cause.UNKNOWN, detail)
+    return CAUSES.get(alike.pop() if len(alike) == 1 else Cause.UNKNOWN, CAUSES[Cause.UNKNOWN])(detail)
 
 
 def _at_zero(plan: PoolPlan) -> tuple[Reason, str] | None:
@@ -82,13 +83,6 @@ def _at_zero(plan: PoolPlan) -> tuple[Reason, str] | None:
     if not at_zero or seen.gateway is None or not seen.pool.spec.goes_to_zero:
         return None
     return Reason.SCALED_TO_ZERO.said(gateway=seen.gateway[0].text)
-
-
-def _cause_condition(cause: Cause, detail: str) -> tuple[Reason, str]:
-    """For a fleet without any sample, all for the same cause."""
-    if cause in CAUSES:
-        return CAUSES[cause](detail)
-    return Reason.FAILED_GET_METRICS.said(detail=detail)
 
 
 def _samples_condition(
@@ -134,15 +128,9 @@ def _unknown(memory: Memory) -> str | None:
 
 def _lacking_condition(names: str, *, partial: bool, metered: bool) -> tuple[Reason, str]:
     """For samples without a figure that decisions need. `partial`: other replicas have it."""
-    said = (
-        "The engine exports no metrics, and the gateway does not tell"
-        if metered
-        else "Pods are scraped but do not export"
-    )
-    detail = f"{said} {names}"
-    if partial:
-        return Reason.PARTIAL_METRICS.said(detail=detail)
-    return Reason.MISSING_FIGURES.said(detail=detail)
+    gateway = "The engine exports no metrics, and the gateway does not tell"
+    detail = f"{gateway if metered else 'Pods are scraped but do not export'} {names}"
+    return Reason.PARTIAL_METRICS.said(detail=detail) if partial else Reason.MISSING_FIGURES.said(detail=detail)
 
 
 LIMITED_BY: tuple[str, ...] = (

@@ -19,7 +19,7 @@ from servingpool.reconcile.keep.kept_memory import ANY_PROFILE
 from servingpool.reconcile.keep.state import PoolState
 from servingpool.reconcile.plan.pool_plan import PoolPlan
 from servingpool.status.builder import FIGURE_NAMES
-from servingpool.status.write_rate import WriteRate
+from servingpool.status.write_rate import REST_AT_LATEST, WriteRate
 
 log = logging.getLogger(__name__)
 
@@ -162,9 +162,13 @@ class Reporter:
         before = state.status
         if state.status_write_unknown or state.kept.pressing or headline(before) != headline(status):
             return True
-        if now - state.written_at < self.rate.rest_after:
+        rested = now - state.written_at
+        if rested < self.rate.rest_after:
             return False
-        return state.profile_due(now) or _without_decision(before) != _without_decision(status)
+        # At the latest an idle pool's decision would look as old as that of an operator that is dead.
+        return (
+            rested >= REST_AT_LATEST or state.profile_due(now) or _without_decision(before) != _without_decision(status)
+        )
 
     async def _send(self, pool: Metadata, state: PoolState, patch: dict[str, Any]) -> bool:
         before = state.status_write_begun()
@@ -221,5 +225,5 @@ def _looked_for(condition: Condition) -> tuple[str, ...]:
 
 
 def _without_decision(status: Status) -> Status:
-    """The decision has another time at every tick: by itself it is not written, as for an idle pool."""
+    """The decision has another time at every tick: by itself it is written after `REST_AT_LATEST` only."""
     return status.model_copy(update={"last_decision": None})

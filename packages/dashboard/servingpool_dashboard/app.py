@@ -26,7 +26,7 @@ from servingpool_dashboard import words
 from servingpool_dashboard.board import Board, Sight, Workload
 from servingpool_dashboard.detail import commands, decisions, detail, headline, recommending
 from servingpool_dashboard.guard import Guard
-from servingpool_dashboard.record import SPANS, Courses, to_json
+from servingpool_dashboard.record import LIVE, SPANS, Courses, to_json
 from servingpool_dashboard.rows import Filter, Key, Row, Trouble, counted
 
 LINES = 100
@@ -152,6 +152,7 @@ class Pages:
             "span": span,
             "spans": list(SPANS),
             "recommending": recommending(row.spec),
+            "fresh_for": LIVE,
         }
 
     def _page(self, template: str, **given: Any) -> HTMLResponse:

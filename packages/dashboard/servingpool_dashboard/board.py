@@ -39,6 +39,10 @@ class Cluster(Protocol):
         """Nothing, or ClusterError."""
         ...
 
+    def nobody_decides(self, now: float) -> str:
+        """That no operator leads, in a sentence; empty where one does."""
+        ...
+
     def autoscalers(self, namespace: str) -> list[dict[str, Any]]:
         """HorizontalPodAutoscalers."""
         ...
@@ -57,6 +61,8 @@ class Sight:
     """When the API server last answered, Unix seconds; None if it never did."""
     failure: str
     """Why it does not answer now; empty if it does."""
+    nobody: str
+    """That no operator leads, in a sentence; empty where one does."""
 
     def found(self, wanted: Filter) -> list[Row]:
         """The pools that are asked for."""
@@ -87,6 +93,7 @@ class Board:
         self._read_at: float | None = None
         self._failures = {"read": "", "probe": ""}
         """Why each thread got no answer; empty if it did."""
+        self._nobody = ""
         self._scalers: dict[Workload, Mapping[str, Any] | None] = {}
         self._version = 1
         self._sight: Sight | None = None
@@ -133,7 +140,8 @@ class Board:
         except ClusterError as error:
             self._told("probe", str(error))
         else:
-            self._told("probe", "")
+            before, self._nobody = self._nobody, self._cluster.nobody_decides(self._clock())
+            self._told("probe", "", changed=before != self._nobody)
 
     @property
     def sight(self) -> Sight:
@@ -142,7 +150,7 @@ class Board:
             if self._sight is None or self._sight.version != self._version:
                 rows = tuple(sorted(self._rows.values(), key=lambda row: row.order))
                 spaces = tuple(sorted({namespace for namespace, _ in self._rows}))
-                self._sight = Sight(self._version, rows, spaces, self._read_at, self._failure)
+                self._sight = Sight(self._version, rows, spaces, self._read_at, self._failure, self._nobody)
             return replace(self._sight, read_at=self._read_at)
 
     @property

@@ -116,8 +116,8 @@ def _tiles(
         Tile("Recommended", _count(seen.desired_replicas), _range(spec, seen)),
     ]
     if autoscaler is not None:
-        wanted = autoscaler.get("status", {}).get("desiredReplicas")
-        tiles.append(Tile("HPA's", _count(wanted), autoscaler["metadata"]["name"]))
+        wanted = _count(autoscaler.get("status", {}).get("desiredReplicas"))
+        tiles.append(Tile("HPA's", wanted, autoscaler["metadata"]["name"]))
     if seen.roles is None:  # which have a load each
         load, safe = figures.get("load"), figures.get("safeLoad")
         over = load is not None and safe is not None and load > safe

@@ -63,7 +63,7 @@ class Course:
     changes: tuple[Change, ...] = ()
     """Changes of the replicas, oldest first. In mode Recommend, changes of the recommendation."""
     live: Status | None = None
-    """As of the last point, if that is of now."""
+    """As of the last point; of what was read last, if that is of now."""
     dollars: tuple[float | None, float | None] = (None, None)
     """Cost per hour here, and at the hosted price, as of then."""
     present: float = 0.0
@@ -94,7 +94,10 @@ class Courses:
         """The course as it was last read. Prometheus is not asked: a page does not wait for one that hangs."""
         if self._source_of is None:
             return Course(failure=NAMELESS)
-        return self._known.get((key, span), (0.0, Course()))[1]
+        course = self._known.get((key, span), (0.0, Course()))[1]
+        made = None if course.live is None else course.live.last_decision
+        fresh = made is not None and self._clock() - made.at.timestamp() < LIVE
+        return course if fresh else replace(course, live=None, dollars=(None, None))
 
     def of(self, key: Key, span: str, *, recommending: bool, autoscaler: str | None) -> Course:
         """A pool's course; where Prometheus does not answer, the last one with the reason."""
@@ -114,7 +117,7 @@ class Courses:
                 self._failed("")
             except (MetricsUnavailable, AmbiguousRecord) as error:
                 more = " Choose one with --match LABEL=VALUE." if isinstance(error, AmbiguousRecord) else ""
-                course = replace(known, live=None, dollars=(None, None), failure=f"{error}.{more}")
+                course = replace(known, failure=f"{error}.{more}")
                 self._failed(course.failure)
             with self._lock:
                 self._known[key, span] = self._clock(), course
@@ -141,15 +144,13 @@ def course_of(source: Source, now: float, span: float, *, recommending: bool, au
     times = [shown + number * step for number in range(round((end - shown) / step) + 1 + math.ceil(ahead / step))]
     last = max(records, default=None)
     newest = {} if last is None else records[last]
-    decided = one(newest, Metric.DECIDED_AT)
-    fresh = decided is not None and now - decided < LIVE
     wanted = source.autoscaler(autoscaler, start, end, step) if autoscaler and records else {}
     return Course(
         times=times,
         columns={**_columns(times, records, step), "hpa": [wanted.get(moment) for moment in times]},
         changes=tuple(_changes(records, start, step, recommending=recommending)),
-        live=status_of(newest) if fresh else None,
-        dollars=(one(newest, Metric.COST), one(newest, Metric.COMPARED_COST)) if fresh else (None, None),
+        live=status_of(newest),
+        dollars=(one(newest, Metric.COST), one(newest, Metric.COMPARED_COST)),
         present=end,
         read_at=now,
         failure="" if records else "Prometheus has no record of this pool in this time: does it scrape the operator?",

@@ -47,7 +47,7 @@ CAUSES = (
     (Trouble.LIMITED, ConditionType.SCALING_LIMITED, Truth.TRUE),
     (Trouble.UNJUDGED, ConditionType.READY, Truth.UNKNOWN),
 )
-"""The first condition that is so says why: what stops the scaling comes before what follows from that."""
+"""What a condition's status means. `Status.cause` says which of them tells why."""
 HARM = (
     *((True, trouble) for trouble in Trouble if trouble not in {Trouble.UNJUDGED, Trouble.CALM}),
     # Of a pool that is only advised on nobody is harmed by what the operator cannot do.
@@ -151,14 +151,10 @@ def over_bounds(spec: Spec, status: Status) -> str:
 
 def _judged(spec: Spec | None, status: Status, wrong: str) -> tuple[tuple[Trouble, ...], str, str]:
     """All troubles, and the reason and the sentence of the first cause."""
-    found = [
-        (trouble, condition)
-        for trouble, type_, truth in CAUSES
-        if (condition := status.condition(type_)) is not None and condition.status is truth
-    ]
-    if found:
-        troubles = {trouble for trouble, _ in found}
-        return tuple(each for each in Trouble if each in troubles), found[0][1].reason, found[0][1].message
+    told = {(one.type, one.status) for one in status.conditions}
+    troubles = {trouble for trouble, type_, truth in CAUSES if (type_, truth) in told}
+    if (cause := status.cause) is not None and troubles:
+        return tuple(each for each in Trouble if each in troubles), cause.reason, cause.message
     if wrong:
         return (Trouble.NOT_READY,), Reason.INVALID_SPEC.value, wrong
     if not status.conditions:
@@ -171,8 +167,5 @@ def _judged(spec: Spec | None, status: Status, wrong: str) -> tuple[tuple[Troubl
 
 def counted(rows: Iterable[Row]) -> dict[Trouble, int]:
     """How many pools have each trouble. A pool may have several."""
-    found = dict.fromkeys(Trouble, 0)
-    for row in rows:
-        for trouble in row.troubles:
-            found[trouble] += 1
-    return found
+    found = [trouble for row in rows for trouble in row.troubles]
+    return {each: found.count(each) for each in Trouble}

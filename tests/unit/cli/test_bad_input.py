@@ -83,10 +83,6 @@ def not_found(_: str) -> Reply:
     return 404, "text/plain", "404 page not found\n"
 
 
-def no_crd(_: str) -> Reply:
-    return 404, "text/plain", "404 page not found\n"
-
-
 def expired(_: str) -> Reply:
     return status(401, "Unauthorized", "Unauthorized")
 
@@ -159,7 +155,7 @@ CASES = [
     Case("A login page instead of the API server", ("explain chat", "pause chat"), api=html),
     Case("The login to the cluster ran out (401)", ("explain chat", "suggest deployment/llama"), api=expired),
     Case("No rights (403)", ("explain chat", "pause chat", "suggest -A"), api=forbidden),
-    Case("The CRD is not installed", ("pause chat", "adopt chat", "explain chat"), api=no_crd),
+    Case("The CRD is not installed", ("pause chat", "adopt chat", "explain chat"), api=not_found),
     Case("An empty cluster", ("suggest -A",)),
     Case("Prometheus does not answer", (*OWN, "suggest deployment/llama", BLIND), prometheus=None),
     Case("A login page instead of Prometheus", (*OWN, "suggest deployment/llama", BLIND), prometheus=html),

@@ -14,7 +14,7 @@ from servingpool.catalogue.metrics import Metric
 from servingpool.cli.compare import compare_fleets
 from servingpool.recording import verdict
 
-from ..reconcile.stories import settled, several  # noqa: TID252, tests are no package of an installed name
+from ..reconcile.stories import settled  # noqa: TID252, tests are no package of an installed name
 from .recorder import Recorder
 
 MINUTES = 30
@@ -57,24 +57,6 @@ def test_both_fleets_are_summed_over_the_time_that_is_recorded(
     assert told["objective"] == 0.95
     assert 0.0 < told["judged"] <= 1.0
     assert 0.9 < wanted["attainment"] <= 1.0
-
-
-def test_a_pool_of_several_targets_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A replica-hour of one is not that of another."""
-    recorder = Recorder(several())
-    recorder.run(3)
-    shown = recorder.ask(monkeypatch, "compare", "--since", "10m")
-    assert shown.exit_code == 3
-    assert "has several targets, and compare takes pools of one." in shown.stderr
-
-
-def test_people_read_the_difference(beside: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = beside.ask(monkeypatch, "compare", "--since", f"{MINUTES}m").output
-    assert "both fleets known for 100% of the time" in shown
-    rows = {line.split("  ")[0]: line for line in shown.splitlines()}
-    assert "-" in rows["GPU-hours"]
-    assert "expected" in rows["attainment"]
-    assert "points" in rows["attainment"]
 
 
 def test_a_short_record_gives_no_verdict_but_a_band_and_when_to_ask_again(

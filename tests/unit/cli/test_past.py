@@ -11,6 +11,7 @@ import pytest
 
 from servingpool.api.status import LastDecision
 from servingpool.catalogue.metrics import Metric
+from servingpool.cli.own_record import ENDED
 
 from ..reconcile.role_cluster import RoleCluster  # noqa: TID252
 from ..reconcile.stories import settled, several  # noqa: TID252
@@ -72,6 +73,9 @@ def test_targets_of_the_past_are_told_as_they_were(monkeypatch: pytest.MonkeyPat
         {name: one.get(name) for name in names} for one in told
     ]
     assert "unknown" in recorder.ask(monkeypatch, "explain", "--at", iso(recorder.world.now)).output, "the cold start"
+    refused = recorder.ask(monkeypatch, "compare", "--since", "10m")
+    assert refused.exit_code == 3
+    assert "has several targets, and compare takes pools of one." in refused.stderr, "an hour of each is another amount"
 
 
 def test_roles_of_the_past_are_told_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,22 +116,6 @@ def test_the_answer_can_be_recomputed_from_prometheus_at_every_moment(
     assert limited > 5
 
 
-def test_people_read_steps_and_figures_of_that_time(past: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    at = past.world.writes.at[0]
-    shown = past.ask(monkeypatch, "explain", "--at", iso(at)).output
-    _, before, after = past.world.writes.scales[0]
-    for line in (
-        "from the operator's metrics in Prometheus",
-        f"scale up {before} -> {after}: ",
-        f"decided {iso(at)}Z, ScaleUp",
-        "raw need",
-        "SLO 2s",
-        "objective 95%",
-        "SucceededGetScale",
-    ):
-        assert line in shown, shown
-
-
 def test_the_schedule_whose_bound_applied_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     night = {"name": "night", "timeZone": "UTC", "start": "22:00", "end": "23:00", "min": 4, "max": 5}
     recorder = Recorder(settled(schedules=[night]))
@@ -136,6 +124,8 @@ def test_the_schedule_whose_bound_applied_is_told(monkeypatch: pytest.MonkeyPatc
     shown = recorder.ask(monkeypatch, "explain", "--at", iso(at)).output
     assert "min is 4 by schedule night" in shown
     assert "4 to 5  by schedule night" in shown
+    for said in ("from the operator's metrics in Prometheus", f"decided {iso(at)}Z, ", "raw need", "objective 95%"):
+        assert said in shown, shown
     recorder.run(40)
     shown = recorder.ask(monkeypatch, "explain", "--at", iso(recorder.world.now)).output
     assert "1 to 10" in shown
@@ -294,7 +284,7 @@ def test_a_record_that_ends_before_now_is_told(past: Recorder, monkeypatch: pyte
     past.world.step(minutes=10)
     shown = past.ask(monkeypatch, command, "--since", "2h")
     assert shown.exit_code == 0
-    assert shown.stderr == ("The record ends before now: this Prometheus does not scrape the operator at present.\n")
+    assert shown.stderr == f"{ENDED}\n"
 
 
 def test_every_metric_of_a_pool_is_asked_for(past: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,11 +28,12 @@ Raw = dict[str, Any]
 
 @dataclass
 class Silence:
-    """Why the API server, or Prometheus, does not answer; empty if it does."""
+    """Why the API server, Prometheus or the operator does not answer; empty if it does."""
 
     api: str = ""
     watch: str = ""
     prometheus: str = ""
+    operator: str = ""
 
 
 @dataclass
@@ -63,6 +64,9 @@ class FakeApi:
 
     def probe(self, _: str | None) -> None:
         self._answer()
+
+    def nobody_decides(self, _: float) -> str:
+        return self.silence.operator
 
     def autoscalers(self, _: str) -> list[Raw]:
         self.asked_scalers += 1

@@ -205,10 +205,18 @@ def test_many_who_look_ask_prometheus_once(scene: Scene) -> None:
     assert scene.prometheus.asked == 2
 
 
-def test_an_operator_that_stopped_is_not_called_live(scene: Scene) -> None:
-    scene.later = 240.0
+def test_an_operator_that_stopped_is_not_called_live_and_is_told(scene: Scene) -> None:
+    """A page opened an hour later showed that hour's figures as those of now, while Prometheus was asked."""
     scene.browser.get(COURSE)
-    assert "ago, from Prometheus." not in flat(scene.page(ONE))
+    scene.later = 240.0
+    for _ in range(2):
+        page = flat(scene.page(ONE))
+        assert "ago, from Prometheus." not in page
+        assert 'class="tiles old"' in page, "grey, with its age"
+        scene.browser.get(COURSE)
+    scene.silence.operator = "Nobody decides since 23:46."
+    scene.board.probe()
+    assert all("Nobody decides since 23:46." in scene.page(path) for path in ("/", ONE))
 
 
 def test_what_is_bad_comes_first_and_says_what_to_do(scene: Scene) -> None:

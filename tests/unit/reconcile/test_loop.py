@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.cluster.errors import NotFound
-from servingpool.adapters.cluster.objects import Key
+from servingpool.adapters.cluster.objects import Key, unix
 from servingpool.api.serving_pool import Metadata
 from servingpool.loop import reconciler
 from servingpool.status.write_rate import WriteRate
 
 from ..adapters.cluster.virtual_time import now as virtual_now  # noqa: TID252
 from ..adapters.cluster.virtual_time import run  # noqa: TID252
-from .fake_cluster import FakeCluster, stamp
+from .fake_cluster import TICK, FakeCluster, stamp
 from .stories import ONE_MINUTE, amid_reading, serving, settled, without_ttft
 
 
@@ -67,18 +67,6 @@ def test_never_scales_down_on_unknown(fault: str) -> None:
     assert len(world.services["vllm"].engines) == orders
     expected = ("True", "PartialMetrics") if fault == "partly scraped" else ("False", "FailedGetMetrics")
     assert world.condition("MetricsAvailable") == expected
-
-
-def test_a_lost_prometheus_is_warned_of_once_and_forgiven() -> None:
-    world = settled()
-    world.prometheus.silent = "Prometheus backend 'default' cannot be reached"
-    world.step(minutes=5)
-    assert world.writes.reasons("pool").count("FailedGetMetrics") == 1
-    assert world.message("MetricsAvailable") == f"{world.prometheus.silent}. Replicas stay as they are."
-    assert world.status()["why"] == "FailedGetMetrics"
-    world.prometheus.silent = None
-    world.step(minutes=ONE_MINUTE)
-    assert world.condition("MetricsAvailable") == ("True", "ValidMetrics")
 
 
 def test_a_flapping_fault_posts_a_warning_every_ten_minutes_at_most() -> None:
@@ -225,6 +213,16 @@ def test_no_status_write_when_nothing_changed() -> None:
     told = [set(changes) for _, changes in world.writes.statuses]
     assert len(told) <= 2, "what was learned is kept every few minutes"
     assert all(changes <= {"profile", "lastDecision"} for changes in told), told
+
+
+def test_an_idle_pool_tells_the_age_of_its_decision_within_minutes() -> None:
+    """Its status was written once, and looked as that of an operator that is dead."""
+    world = settled()
+    world.services["vllm"].rate = 0.0
+    world.step(minutes=90)
+    for _ in range(4):
+        world.step(minutes=17)
+        assert world.now - unix(world.status()["lastDecision"]["at"]) <= 600.0 + TICK
 
 
 def test_figures_that_move_are_written_once_a_minute_at_most() -> None:

@@ -9,6 +9,8 @@ import pytest
 from servingpool.adapters.cluster.drain import read_drain
 from servingpool.adapters.cluster.errors import Forbidden
 from servingpool.adapters.cluster.objects import FIELD_MANAGER, Setter, TargetKey, Workload
+from servingpool.api.status import Status
+from servingpool.decision.words import clock
 from servingpool.reconcile.keep.orders import Ledger, Order
 
 from .fake_cluster import FakeCluster, stamp
@@ -32,9 +34,20 @@ def test_a_tool_that_sets_replicas_back_is_named() -> None:
     assert world.condition("Ready") == ("False", "ReplicasContested")
     ordered = world.writes.scales[-2][2]
     assert world.message("Ready") == (
-        f"argocd-controller keeps resetting spec.replicas (last {ordered} -> 2). Make it ignore that field."
+        f"argocd-controller keeps resetting spec.replicas (last {ordered} -> 2 at {clock(world.now)}). "
+        "Make it ignore that field."
     )
     assert world.writes.reasons("pool").count("ReplicasContested") == 1
+    world.prometheus.silent = "Prometheus cannot be reached"
+    world.step(minutes=5)
+    assert world.writes.reasons("pool").count("FailedGetMetrics") == 1
+    assert world.condition("Ready") == ("False", "ReplicasContested")
+    cause = Status.found(world.status()).cause
+    assert cause is not None
+    assert (world.status()["why"], cause.reason) == ("FailedGetMetrics",) * 2, "an outage comes before an old contest"
+    world.prometheus.silent = None
+    world.step(minutes=1)
+    assert world.condition("MetricsAvailable") == ("True", "ValidMetrics")
 
 
 def test_a_tool_that_looks_every_ten_minutes_is_named_and_stays_named() -> None:

@@ -32,7 +32,7 @@ from servingpool.adapters.cluster.errors import (
 from servingpool.adapters.cluster.kubeconfig import Login
 from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Count, Key, Kind, Workload, revision_of
 from servingpool.adapters.cluster.older_schema import without
-from servingpool.adapters.cluster.paths import APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, path_of, version_of
+from servingpool.adapters.cluster.paths import APPLY_PATCH, JSON, JSON_PATCH, LEASES, MERGE_PATCH, path_of, version_of
 from servingpool.adapters.cluster.session import session_of
 from servingpool.api.group import API_VERSION, BUDGET_PLURAL, KIND, PLURAL
 
@@ -49,7 +49,6 @@ FAULTS = (*LOST, ClusterError, ValueError)
 """Errors of the client where no answer comes, a request cannot be made, or the reply is no answer."""
 LONGEST_EVENT = 1024
 """Characters of an event's message that the API server accepts."""
-LEASES = "coordination.k8s.io/v1"
 PAGE = 500
 """Objects in a page of a list, as kubectl asks for."""
 METADATA_ALONE = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"

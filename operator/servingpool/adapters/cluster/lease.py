@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, NotFound
 from servingpool.adapters.cluster.objects import Key
+from servingpool.adapters.cluster.paths import OPERATOR
 
 log = logging.getLogger(__name__)
 
@@ -50,13 +51,6 @@ class Terms:
     duration: float = 15.0
     deadline: float = 10.0
     retry: float = 2.0
-
-    def __post_init__(self) -> None:
-        if not 0 < self.retry < self.deadline < self.duration:
-            raise ValueError(
-                "leader election needs 0 < retry < deadline < duration, "
-                f"got {self.retry}, {self.deadline} and {self.duration} s"
-            )
 
 
 class Election:
@@ -134,6 +128,7 @@ class Election:
             if self._clock() < self._seen_at + duration:
                 return
         transitions = int(spec.get("leaseTransitions") or 0) + (holder != self.identity)
+        held["metadata"]["labels"] = (held["metadata"].get("labels") or {}) | dict([OPERATOR])
         held["spec"] = spec | self._spec(transitions=transitions, acquired=spec if holder == self.identity else None)
         try:
             self._held = await self._soon(self._leases.replace_lease(self._lease, held))

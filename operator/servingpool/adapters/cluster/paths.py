@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
+LEASES = "coordination.k8s.io/v1"
+OPERATOR = ("app.kubernetes.io/name", "servingpool-operator")
+"""Label of what the chart and deploy/ make, and of each operator's Lease."""
 JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

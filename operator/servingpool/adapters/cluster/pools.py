@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Self
 
 from servingpool.adapters.cluster.api_server import TIMEOUT, ApiServer, answered, answering
 from servingpool.adapters.cluster.errors import REFUSED, ClusterError, Forbidden, NotFound, NotInstalled, loads
 from servingpool.adapters.cluster.kubeconfig import Login
-from servingpool.adapters.cluster.paths import JSON, MERGE_PATCH, path_of
+from servingpool.adapters.cluster.paths import JSON, LEASES, MERGE_PATCH, OPERATOR, path_of
 from servingpool.api.group import API_VERSION, PLURAL
 
 PROBED = 5.0
@@ -21,6 +22,8 @@ WATCHED = 300
 """Seconds after which the API server ends a watch. We open a new one then."""
 PAUSE = 1.0
 """Seconds between two watches: a proxy may end each at once."""
+LATE = 40.0
+"""Seconds beyond its term for which a Lease may be unrenewed: another operator takes over, and clocks differ."""
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 FIELD_MANAGER = "servingpool-cli"
 WRITES = {"PATCH", "POST"}
@@ -63,9 +66,18 @@ class Pools:
             return False
         return True
 
-    def find(self, path: str, what: str, **query: str) -> dict[str, Any]:
-        """Objects of any kind. `what` as in `request`."""
-        return self._server.request("GET", path, what, query=query)
+    def nobody_decides(self, now: float) -> str:
+        """That no operator leads at `now`, Unix seconds; empty where one does, or where Leases may not be read."""
+        try:
+            found = self.listed(path_of(LEASES, "leases"), {"labelSelector": "=".join(OPERATOR)}, PROBED)["items"]
+            last = max(found, key=lambda one: str(one["spec"]["renewTime"]))
+            spec, within = last["spec"], last["metadata"]["namespace"]
+            at, pod = str(spec["renewTime"]), str(spec.get("holderIdentity") or "unknown").partition("_")[0]
+            late = now - datetime.fromisoformat(at).timestamp() - float(spec["leaseDurationSeconds"])
+        except (ClusterError, KeyError, TypeError, ValueError):  # no right to list them, or none of this release
+            return ""
+        said = f"Nobody decides since {at[:10]} {at[11:16]} UTC (last: pod {pod}): pools keep their replicas."
+        return f"{said} See why the operator does not run: kubectl get pods -n {within}." if late > LATE else ""
 
     def _near(self, namespace: str, name: str) -> tuple[str, ...]:
         """Pools whose names are near one that is not there: of its namespace, else of this name in another."""
@@ -77,7 +89,7 @@ class Pools:
     def _metadata(self, namespace: str | None, query: Mapping[str, str]) -> list[dict[str, Any]]:
         """Metadata of the first pools of a namespace, or of all; empty where pools may not be listed."""
         try:
-            found = self._list(pool_path(namespace, None), {"limit": str(PAGE), **query}, PROBED, METADATA)
+            found = self.listed(pool_path(namespace, None), {"limit": str(PAGE), **query}, PROBED, METADATA)
             return [one["metadata"] for one in found["items"]]
         except (ClusterError, KeyError, TypeError):
             return []
@@ -86,19 +98,18 @@ class Pools:
         """The list of a namespace, or of all, page by page: 5,000 pools at once are 50 MB."""
         token: str | None = ""
         while token is not None:
-            found = self._list(pool_path(namespace, None), {"limit": str(PAGE), "continue": token})
+            found = self.listed(pool_path(namespace, None), {"limit": str(PAGE), "continue": token})
             yield found
             token = found["metadata"].get("continue") or None
 
     def probe(self, namespace: str | None) -> None:
         """Nothing, if the API server answers: a watch is silent where nothing changes."""
-        self._list(pool_path(namespace, None), {"limit": "1"}, PROBED)
+        self.listed(pool_path(namespace, None), {"limit": "1"}, PROBED)
 
     def autoscalers(self, namespace: str) -> list[dict[str, Any]]:
         """The HorizontalPodAutoscalers of a namespace."""
         path = path_of("autoscaling/v2", "horizontalpodautoscalers", namespace)
-        found: list[dict[str, Any]] = self._list(path, {}, PROBED)["items"]
-        return found
+        return list(self.listed(path, {}, PROBED)["items"])
 
     def watch(self, namespace: str | None, name: str | None, since: str) -> Iterator[dict[str, Any]]:
         """Changes after a resourceVersion, as `type` and `object`, until the API server ends the watch."""
@@ -126,7 +137,7 @@ class Pools:
                     yield found
             time.sleep(PAUSE)
             # The version of the list is of now. A quiet pool's own may be older than any that a watch can begin at.
-            listed = self._list(pool_path(namespace, None), only(name))
+            listed = self.listed(pool_path(namespace, None), only(name))
             version = listed["metadata"]["resourceVersion"]
             for again in listed["items"] or [self.read(namespace, name)]:
                 if again["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
@@ -143,9 +154,10 @@ class Pools:
         query = {"fieldManager": FIELD_MANAGER} if method in WRITES else {}
         return self._server.request(method, path, what, body, query=query, content_type=form)
 
-    def _list(
+    def listed(
         self, path: str, query: Mapping[str, str], timeout: float = TIMEOUT, accept: str = JSON
     ) -> dict[str, Any]:
+        """Objects of any kind. ClusterError."""
         what = f"list {path.rpartition('/')[2]}"
         return self._server.request("GET", path, what, query=query, timeout=timeout, accept=accept)
 

@@ -27,6 +27,7 @@ from typing import Any, Protocol, TypeVar
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, NotFound
 from servingpool.adapters.cluster.lease import GIVING_BACK, timestamp
 from servingpool.adapters.cluster.objects import Key
+from servingpool.adapters.cluster.paths import OPERATOR
 
 log = logging.getLogger(__name__)
 
@@ -62,13 +63,6 @@ class ShardTerms:
     """A write has ended this long after it was begun: the API server may apply it 10 s late."""
     request: float = 4.0
     """For one request about Leases."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.retry < self.renewal < self.deadline < self.duration:
-            raise ValueError(
-                "shards need 0 < retry < renewal < deadline < duration, "
-                f"got {self.retry}, {self.renewal}, {self.deadline} and {self.duration} s"
-            )
 
 
 TERMS = ShardTerms()
@@ -413,7 +407,7 @@ class ShardMembership:
         annotations = {VIEW: ",".join(lease.view), MEMBER: lease.member}
         key, held = (self._namespace, self._name), self._listed.get(lease.member)
         if held is None:
-            labels = {LABEL: self._release}
+            labels = dict([(LABEL, self._release), OPERATOR])
             await self._soon(self._leases.create_lease(key, spec, labels, annotations))
             return
         meta = held["metadata"]

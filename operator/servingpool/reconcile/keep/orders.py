@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.objects import FIELD_MANAGER, TargetKey, Workload
 from servingpool.catalogue.conditions import Reason
+from servingpool.decision.words import clock
 
 LATE = 120.0
 """Seconds of looks after which an order without an answer was not carried out: API servers end a request after 60 s."""
@@ -63,7 +64,8 @@ class Contest:
         """The message of ReplicasContested; None where nobody contests."""
         if self.alike < ALIKE and len(self.times) < MANY:
             return None
-        return Reason.REPLICAS_CONTESTED.message(program=self.program, ordered=self.instead, found=self.number)
+        at, before, found = clock(self.times[-1]), self.instead, self.number
+        return Reason.REPLICAS_CONTESTED.message(program=self.program, at=at, ordered=before, found=found)
 
     def answered(self, at: float) -> bool:
         """Whether an order that was decided at that time answers a reset; it posts no event."""

@@ -93,8 +93,9 @@ def _not_ours(pool: ServingPool, target: SeenTarget) -> ScalePermission | None:
             return ScalePermission(False, *Reason.OWNED_BY_KEDA.said(name=name, target=workload.key))
         return ScalePermission(False, *Reason.OWNED_BY_HPA.said(name=name, target=workload.key))
     if workload.parent is not None:
-        remedy = _remedy(workload.parent)
-        owned = Reason.OWNED_BY_PARENT.said(parent=workload.parent, target=workload.key, remedy=remedy)
+        owned = Reason.OWNED_BY_PARENT.said(
+            parent=workload.parent, target=workload.key, remedy=_remedy(workload.parent)
+        )
         return ScalePermission(False, *owned)
     if target.ungrouped:
         apart = Reason.PODS_NOT_GROUPED.said(target=workload.key, pods=target.seen, replicas=workload.standing)
@@ -117,10 +118,7 @@ def _remedy(parent: Parent) -> str:
     )
 
 
-NOT_APPLIED = {
-    Mode.RECOMMEND: Reason.RECOMMENDING.said(),
-    Mode.PAUSED: Reason.PAUSED.said(),
-}
+NOT_APPLIED = {Mode.RECOMMEND: Reason.RECOMMENDING.said(), Mode.PAUSED: Reason.PAUSED.said()}
 
 
 def in_mode(mode: Mode, auto: ScalePermission) -> ScalePermission:

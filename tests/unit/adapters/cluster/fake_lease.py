@@ -10,6 +10,7 @@ from typing import Any
 
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, NotFound
 from servingpool.adapters.cluster.lease import Election, Terms
+from servingpool.adapters.cluster.paths import OPERATOR
 
 from .virtual_time import now
 
@@ -64,6 +65,7 @@ class Network:
         return await self._ask(lambda: self.server.write(spec, None))
 
     async def replace_lease(self, _: tuple[str, str], held: dict[str, Any]) -> dict[str, Any]:
+        assert held["metadata"]["labels"] == dict([OPERATOR]), "a person's commands find it by that"
         return await self._ask(lambda: self.server.write(held["spec"], held["metadata"]["resourceVersion"]))
 
 

@@ -105,7 +105,7 @@ def test_a_watch_that_is_refused_for_its_age_begins_anew_at_the_version_of_a_lis
             asked.append(since)
             yield {"type": "ERROR", "object": {"code": 410}} if since == "7" else {"type": "MODIFIED", "object": new}
 
-        def _list(self, path: str, query: Any, *_: Any) -> dict[str, Any]:
+        def listed(self, path: str, query: Any, *_: Any) -> dict[str, Any]:
             assert query == {"fieldSelector": "metadata.name=qwen"}
             return {"metadata": {"resourceVersion": "20"}, "items": [old]}
 
