@@ -40,7 +40,7 @@ BASE = ("backtest", "--from", "llama.rec", "--ttft", "2s", "--tpot", "150ms")
 @cache
 def busy() -> tuple[Header, list[Chunk]]:
     """The recording of a pool with a peak. It takes a second to make, so all tests share it."""
-    trace = poisson("steps", (1.0, 14.0, 1.0), 1200.0, prompt=1100, output=200)
+    trace = poisson("steps", (1.0, 14.0, 1.0), 800.0, prompt=1100, output=200)
     return recorded(trace, engine_profile("a100-70b-tp4"), 3)[:2]
 
 
@@ -162,8 +162,8 @@ def test_an_slo_measured_at_the_gateway_is_refused_because_a_recording_has_none(
 
 
 def test_schedules_count_at_the_times_of_the_history(servingpool: Command) -> None:
-    """It is recorded from 22:13 to 23:13."""
-    evening = "{name: evening, timeZone: UTC, start: '23:08', end: '23:12', min: 15}"
+    """It is recorded from 22:13 to 22:53."""
+    evening = "{name: evening, timeZone: UTC, start: '22:48', end: '22:52', min: 15}"
     Path("pool.yaml").write_text(
         "{apiVersion: servingpool.dev/v1alpha1, kind: ServingPool, metadata: {name: llama, namespace: chat}, spec: {"
         "model: llama, slo: {timeToFirstToken: 2s}, targets: [{name: llama, min: 1, max: 16}], "
@@ -173,7 +173,7 @@ def test_schedules_count_at_the_times_of_the_history(servingpool: Command) -> No
     found = orjson.loads(result.stdout)
     [raised] = [change for change in found["changes"] if "min is 15 by schedule evening" in change["reason"]]
     assert raised["after"] == 15
-    begins = datetime(2023, 11, 14, 23, 8, tzinfo=UTC).timestamp()
+    begins = datetime(2023, 11, 14, 22, 48, tzinfo=UTC).timestamp()
     assert 0.0 < begins - raised["at"] < 200.0
     assert "1 to 16 replicas of 4 GPUs; others by schedule evening" in Path("report/backtest.html").read_text()
 
