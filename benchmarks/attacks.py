@@ -134,7 +134,6 @@ def until(seconds: float, done: Callable[[], bool]) -> None:
 
 def play(attack: Attack, scene: Stage, tenant: Tenant) -> dict[str, Any]:
     """One attack, and what was seen."""
-    scene.wait_of_a_query = attack.query_wait
     course = attack.play(scene, tenant)
     pending = [next(course)] if attack.first else []
     with scene.operator(attack.name) as operator:

@@ -1,4 +1,4 @@
-"""The attacks by size of the review that led to SECURITY.md, S3 to S17: what only a real process under them shows.
+"""The attacks by size of the review that led to SECURITY.md, S3 to S15: what only a real process under them shows.
 
 The others are told by the tests that docs/records/attacks.md names.
 
@@ -32,8 +32,6 @@ class Attack:
     play: Callable[[Stage, Tenant], Played]
     first: bool = False
     """It is played before the operator starts."""
-    query_wait: float = 0.0
-    """Seconds by which Prometheus' answers are late."""
 
 
 def nothing(_: Stage, __: Tenant) -> Played:
@@ -119,15 +117,6 @@ def s10_labels(stage: Stage, tenant: Tenant) -> Played:
     return ""
 
 
-def s10_answers(_: Stage, tenant: Tenant) -> Played:
-    for number in range(8):
-        tenant.serve(f"own-{number}")
-        metrics = {"backend": "hostile", "matchLabels": {"team": str(number)}}
-        tenant.pool(f"own-{number}", metrics=metrics)
-    yield SIX_TICKS
-    return ""
-
-
 def s15(_: Stage, tenant: Tenant) -> Played:
     labels = {f"{'x' * 240}.com/{number:05d}": "y" * 63 for number in range(3_700)}
     pools = [serving_pool(tenant.namespace, f"labels-{number}", behavior={}) for number in range(60)]
@@ -135,16 +124,6 @@ def s15(_: Stage, tenant: Tenant) -> Played:
         one["metadata"]["labels"] = labels
     tenant.create(POOLS, pools)
     yield SIX_TICKS
-    return ""
-
-
-def s17(_: Stage, tenant: Tenant) -> Played:
-    pools = [
-        serving_pool(tenant.namespace, f"set-{n}", behavior={}, metrics={"matchLabels": {"team": str(n)}})
-        for n in range(500)
-    ]
-    tenant.create(POOLS, pools)
-    yield LONG
     return ""
 
 
@@ -160,7 +139,5 @@ ATTACKS = (
     Attack("s6", "1,500 pools with 8 unreadable targets each", s6),
     Attack("s10-names", "100,000 model names of 400 bytes, first without a pool", s10_names),
     Attack("s10-labels", "3 labels of 5 MB", s10_labels),
-    Attack("s10-answers", "a Prometheus that answers with 250 MB, plain and packed", s10_answers),
     Attack("s15", "60 pools with 1.15 MB of labels each", s15),
-    Attack("s17", "500 label sets without targets, 50 ms a query", s17, query_wait=0.05),
 )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import gzip
 import http.server
 import json
 import os
@@ -12,8 +10,6 @@ import re
 import ssl
 import sys
 import threading
-import time
-import urllib.request
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -76,15 +72,6 @@ class Stage:
     pages: dict[tuple[str, str], str]
     more: dict[str, str] = field(default_factory=dict)
     """What each page of a namespace has besides the engine's figures."""
-    wait_of_a_query: float = 0.0
-    """Seconds by which every query is delayed."""
-    proxy: str = field(init=False)
-    """URL of the Prometheus, with `wait_of_a_query`."""
-    hostile: str = field(init=False)
-    """URL of a Prometheus that answers with 250 MB."""
-
-    def __post_init__(self) -> None:
-        self.proxy, self.hostile = _serve(_Delayed, stage=self), _serve(_Hostile)
 
     def tenant(self, name: str) -> Tenant:
         """A new namespace with an account of its own."""
@@ -104,7 +91,6 @@ class Stage:
         """Undo what an attack did, as far as others would notice."""
         admin, name = self.plane.client, tenant.namespace
         self.more.pop(name, None)
-        self.wait_of_a_query = 0.0
         for key in [key for key in self.traffic.services if key[0] == name]:
             del self.traffic.services[key]
         with contextlib.suppress(ApiError, OSError):  # thousands take longer than a request may; the namespace goes too
@@ -141,8 +127,7 @@ class Operator:
         self.steps, config = (stage.directory / f"{name}.{what}" for what in ("steps", "json"))
         self.steps.write_text("")
         backends = [
-            {"name": "default", "url": stage.proxy if stage.wait_of_a_query else stage.prometheus.url},
-            {"name": "hostile", "url": stage.hostile},
+            {"name": "default", "url": stage.prometheus.url},
         ]
         settings = {"interval": f"{INTERVAL:g}s", "healthPort": self.health, "metricsPort": metrics}
         config.write_text(json.dumps({**settings, "backends": backends}))
@@ -221,8 +206,8 @@ class _Quiet(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
         """Requests are no news."""
 
-    def send(self, body: bytes, kind: str, *, packed: bool = False, status: int = 200) -> None:
-        self.send_response(status)
+    def send(self, body: bytes, kind: str, *, packed: bool = False) -> None:
+        self.send_response(200)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         if packed:
@@ -242,52 +227,3 @@ class _Pages(_Quiet):
         found: Stage = self.of["stage"]
         text = found.pages.get((namespace, pod), "")
         self.send((text + found.more.get(namespace, "")).encode(), "text/plain; version=0.0.4")
-
-
-class _Delayed(_Quiet):
-    """Prometheus, some time later."""
-
-    stage: Stage
-
-    def do_GET(self) -> None:
-        self._pass(None)
-
-    def do_POST(self) -> None:
-        self._pass(self.rfile.read(int(self.headers["Content-Length"])))
-
-    def _pass(self, body: bytes | None) -> None:
-        time.sleep(self.stage.wait_of_a_query)
-        kind = {"Content-Type": self.headers["Content-Type"]} if body else {}
-        request = urllib.request.Request(self.stage.prometheus.url + self.path, body, kind)
-        try:
-            with open_local(request, 60.0) as answer:
-                self.send(answer.read(), "application/json")
-        except urllib.error.HTTPError as error:
-            self.send(error.read(), "application/json", status=error.code)
-
-
-class _Hostile(_Quiet):
-    """Answers in turn with 250 MB of small rows, and with the same packed."""
-
-    turn = 0
-    labels = b'"__name__":"vllm:num_requests_running","namespace":"s10","pod":"a","model_name":"m"'
-    row = b'{"metric":{' + labels + b'},"value":[1,"1"]}'
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self._answer()
-
-    def _answer(self) -> None:
-        made = type(self)
-        made.turn += 1
-        self.send(_large(packed=made.turn % 2 == 0), "application/json", packed=made.turn % 2 == 0)
-
-
-@functools.cache
-def _large(*, packed: bool) -> bytes:
-    rows = b",".join([_Hostile.row] * (250 * 2**20 // len(_Hostile.row)))
-    body = b'{"status":"success","data":{"resultType":"vector","result":[' + rows + b"]}}"
-    return gzip.compress(body, 1) if packed else body

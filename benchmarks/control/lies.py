@@ -20,31 +20,18 @@ from __future__ import annotations
 import argparse
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import orjson
 from crew import Crew
-from lies_work import LIES, REPORTS, WORLDS, Cell, cells
+from lies_page import BARS, HEADER, Found, bars, rows, write
+from lies_work import LIES, MATRIX, REPORTS, Cell, cells
 from rich.console import Console
 from rich.table import Table
-from work import Report
-
-DEAR, WORSE = 1.3, 0.02
-"""GPU-hours over those without the lie (and a replica-hour at least), and share of requests, of a cell that fails."""
 
 
-def dear(found: Report) -> bool:
-    """It costs too much."""
-    return bool(found["hours"] > DEAR * found["hours_true"] and found["hours"] - found["hours_true"] >= 1.0)
-
-
-def worse(found: Report) -> bool:
-    """Its clients lose too much."""
-    return bool(found["attained"] < found["attained_true"] - WORSE)
-
-
-def computed(pieces: Sequence[Cell], jobs: int) -> dict[Cell, Report]:
+def computed(pieces: Sequence[Cell], jobs: int) -> Found:
     """All of them, as far as they are not kept from before."""
     crew = Crew(workers=jobs)
     found = crew.do(pieces, "lies")
@@ -56,30 +43,6 @@ def computed(pieces: Sequence[Cell], jobs: int) -> dict[Cell, Report]:
 def drawn(pieces: Sequence[Cell], count: int) -> list[Cell]:
     """So many of them, always the same ones."""
     return sorted(pieces, key=lambda one: hashlib.sha256(repr(one).encode()).digest())[:count]
-
-
-def table(found: dict[Cell, Report]) -> list[list[str]]:
-    """A row each, the dearest first."""
-    order = sorted(found.items(), key=lambda each: each[1]["hours_true"] - each[1]["hours"])
-    return [HEADER, *([*_cell_said(piece), *_found_said(each)] for piece, each in order)]
-
-
-HEADER = ["world", "figure", "lie", "who", "how long", "GPU-hours", "attained", "highest", "at max", "told", "names it"]
-
-
-def _cell_said(cell: Cell) -> list[str]:
-    return [cell.slug, cell.figure or REPORTS[cell.slug].title, cell.how, cell.who, cell.span]
-
-
-def _found_said(found: Report) -> list[str]:
-    return [
-        f"{found['hours'] / found['hours_true']:.2f}x" + "!" * dear(found),
-        f"{found['attained']:.1%} ({found['attained_true']:.1%})" + "!" * worse(found),
-        f"{found['most']} ({found['most_true']})",
-        f"{found['at_max']:.0f} min",
-        "-" if found["told"] is None else f"{found['told']:.0f} min",
-        "yes" if found["names"] else "no",
-    ]
 
 
 def main() -> None:
@@ -95,43 +58,52 @@ def main() -> None:
     )
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--json", type=Path, help="write the figures")
+    parser.add_argument("--output", type=Path, help="play reports too and write a page: docs/benchmarks/lies.md")
+    parser.add_argument(
+        "--before", type=Path, help="figures that the page compares with, of a run with --json --output"
+    )
     asked = parser.parse_args()
-    if asked.reports is not None:
-        pieces = [Cell(name, "", "", "", "") for name in asked.reports or REPORTS]
-    else:
-        narrowed = any((asked.world, asked.lie, asked.who, asked.span))
-        pieces = [
-            one
-            for one in cells(full=asked.full or narrowed)
-            if (not asked.figure or any(part in one.figure for part in asked.figure))
-            and one.slug in (asked.world or WORLDS)
-            and one.how in (asked.lie or LIES)
-            and one.who in (asked.who or one.who)
-            and one.span in (asked.span or one.span)
-        ]
-        pieces = pieces if asked.draw is None else drawn(pieces, asked.draw)
+    reports = [Cell(name, "", "", "", "") for name in asked.reports or REPORTS]
+    narrowed = any((asked.world, asked.lie, asked.who, asked.span))
+    pieces = [
+        one
+        for one in (cells(full=asked.full or narrowed) if asked.reports is None else ())
+        if (not asked.figure or any(part in one.figure for part in asked.figure))
+        and one.slug in (asked.world or MATRIX)
+        and one.how in (asked.lie or LIES)
+        and one.who in (asked.who or one.who)
+        and one.span in (asked.span or one.span)
+    ]
+    pieces = pieces if asked.draw is None else drawn(pieces, asked.draw)
+    pieces += reports if asked.output or asked.reports is not None else []
     found = computed(pieces, asked.jobs)
-    header, *rows = table(found)
-    printed = Table(*header)
-    for row in rows:
+    printed = Table(*HEADER)
+    for row in rows(found):
         printed.add_row(*row)
     Console(width=190).print(printed)
     if asked.explain or asked.reports is not None:
         for piece, each in found.items():
             print(f"{piece.slug} {piece.name}: {each['fleet']}\n    told: {each['said']}\n    {each['reason']}")
-    print(summary(found))
+    print(", ".join(f"{name}: {count}" for name, count in zip(BARS, bars(found), strict=True)))
     if asked.json:
         asked.json.write_bytes(orjson.dumps([{**asdict(one), **each} for one, each in found.items()]))
+    if asked.output:
+        before = {} if asked.before is None else {"before": parted(read(asked.before))}
+        write(asked.output, {**before, "now": parted(found)})
 
 
-def summary(found: dict[Cell, Report]) -> str:
-    """The bars."""
-    each = list(found.values())
-    untold = sum(one["told"] is None for one in each)
-    return (
-        f"{len(each)} cells: {sum(map(dear, each))} above {DEAR:g}x GPU-hours, {sum(map(worse, each))} more than "
-        f"{100 * WORSE:g} points below the truth's attainment, {untold} never told"
-    )
+def read(path: Path) -> Found:
+    """What `--json` wrote."""
+    names = [one.name for one in fields(Cell)]
+    found = orjson.loads(path.read_bytes())
+    return {Cell(*(one[name] for name in names)): one for one in found}
+
+
+def parted(found: Found) -> tuple[Found, Found]:
+    """The matrix, and the public reports."""
+    return {one: each for one, each in found.items() if one.figure}, {
+        one: each for one, each in found.items() if not one.figure
+    }
 
 
 if __name__ == "__main__":

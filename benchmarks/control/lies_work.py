@@ -107,12 +107,13 @@ FIGURES: dict[str, Sequence[str]] = {
     if f"{owner}.{one.name}" not in NOT_READ
 }
 """The lies of each figure that is read; `cluster.metrics` and `cluster.gateway` are all figures of them at once."""
+SAMPLES = "sample|scrape|metric|Prometheus"
 WORDS = {
     "waiting": "waiting|queue",
     "time_to_first_token": "first.token|TTFT",
     "inter_token_latency": "inter.token|token latency|ITL",
     "time_per_output_token": "output.token|TPOT",
-    "metrics": "sample|scrape|metric|Prometheus",
+    "metrics": SAMPLES,
     "scraped_at": "scrape|sample|old|late|clock",
 }
 """What names a figure, where its own words do not."""
@@ -142,6 +143,7 @@ def _ramp(seconds: float) -> Trace:
 
 
 WORLDS = {"half": World(steady(0.5)), "ten": World(steady(10.0), 3), "ramp": World(_ramp)}
+MATRIX = tuple(WORLDS)
 Lied = Callable[["Liar", Observation], Observation]
 """The observation as it is told during the lie."""
 NO_SERIES = Absent("Prometheus has no such series")
@@ -404,23 +406,22 @@ class Cell(Work):
         return measured(self.play)
 
 
+WHO = {"engine": ("one", "target", "all"), "gateway": ("target", "all")}
+WHO |= dict.fromkeys(("replica", "cluster.metrics", "cluster.ready"), ("one", "all"))
+
+
 def cells(*, full: bool) -> list[Cell]:
     """The whole matrix, or its thin slice. A lie of one tick is told for a scrape alone."""
     found = []
     for figure, lies in FIGURES.items():
         if not shown(figure):
             continue
-        owner = figure.partition(".")[0]
-        whos = {"engine": ("one", "target", "all"), "gateway": ("target", "all"), "replica": ("one", "all")}.get(
-            owner, ("all",)
-        )
-        if figure in ("cluster.metrics", "cluster.ready"):
-            whos = ("one", "all")
+        whos = WHO.get(figure) or WHO.get(figure.partition(".")[0], ("all",))
         for how in lies:
             spans = ("a scrape",) if how.endswith("once") else tuple(SPANS)
             found += [
                 Cell(world, figure, how, who, span)
-                for world in WORLDS
+                for world in MATRIX
                 for who in whos
                 for span in spans
                 if full or (how in SLICE and who != "target" and span == "an hour" and world != "ramp")
@@ -431,10 +432,10 @@ def cells(*, full: bool) -> list[Cell]:
 def shown(figure: str) -> bool:
     """Whether the worlds of the matrix have it: what an engine does not tell, nobody can tell wrong."""
     owner, _, name = figure.partition(".")
-    seen = _glimpse()
-    sample = {"engine": seen.metrics, "replica": seen.ready, "gateway": (seen.gateway,)}.get(owner, (seen,))
-    assert not isinstance(sample, Unknown)
-    return not isinstance(getattr(sample[0], name), Unknown | None)
+    at: Any = _glimpse()
+    for place in PLACES.get(owner, ()):
+        at = getattr(at, place)
+    return not isinstance(getattr(at[0] if isinstance(at, tuple) else at, name), Unknown | None)
 
 
 @lru_cache(maxsize=1)
@@ -467,17 +468,9 @@ def _rises(seconds: float) -> Trace:
     return rising.between(3_600.0 - WARM, 3_600.0 - WARM + seconds)
 
 
-def _told(world: str, lie: Lie, span: float, names: str, title: str) -> Play:
-    return Play(WORLDS.get(world) or OTHERS[world], lie, span, names=names, title=title)
-
-
 TAKES, ALONE = r"2\.\d+ s", "each prompt alone takes 2.15 s"
-OTHERS = {
-    "two": World(steady(6.0), 2, 100),
-    "four": World(steady(14.0), 4),
-    "five": World(steady(17.0), 5),
-    "rises": World(_rises),
-}
+WORLDS |= {"two": World(steady(6.0), 2, 100), "four": World(steady(14.0), 4), "five": World(steady(17.0), 5)}
+WORLDS |= {"rises": World(_rises)}
 TOO_LONG = 25_300
 """Tokens of a prompt that takes 2.15 s in an idle engine."""
 LATE: dict[str, Any] = {"warm": 300.0, "behind": 4 * BEHIND}
@@ -488,21 +481,32 @@ REPORTS = {
         for rate, least in ((0.1, 1), (0.3, 1), (1.0, 4))
     },
     "R2b": Play(World(_long, 2), right=2, names="late", title="half of the requests late by nature", **LATE),
-    "R3": _told("ten", Lie("engine.waiting", "negative"), math.inf, "queue|waiting", "a queue below zero"),
-    "R5": _told("half", Lie("engine.waiting", "+3", "one"), math.inf, "VICTIM", "three requests parked"),
-    "R6": _told(
-        "four", Lie("cluster.metrics", "an eighth once", "one"), TICK, "VICTIM", "one scrape of 1 of 8 targets"
-    ),
-    "R7-one": _told(
-        "two", Lie("engine.waiting", "a jump kept", "one"), 2 * TICK, "VICTIM", "a million waits in one pod"
-    ),
-    "R7-all": _told("two", Lie("engine.waiting", "a jump kept"), TICK, "queue|waiting", "a million waits in each pod"),
-    "R8-frozen": _told(
-        "rises", Lie("cluster.metrics", "stuck"), 600.0, "Prometheus|scrape|sample", "an old answer, 4x load"
-    ),
-    "R8-late": _told(
-        "five", Lie("cluster.metrics", "late"), math.inf, "late|old|stale", "Prometheus five minutes late"
-    ),
-    "R9": _told("ten", Lie("engine.prompt_tokens", "half", "one"), math.inf, "VICTIM", "counters fall by half"),
+    **{
+        name: Play(WORLDS[world], Lie(*lie), span, names=names, title=title)
+        for name, world, lie, span, names, title in (
+            ("R3", "ten", ("engine.waiting", "negative"), math.inf, "queue|waiting", "a queue below zero"),
+            ("R5", "half", ("engine.waiting", "+3", "one"), math.inf, "VICTIM", "three requests parked"),
+            (
+                "R6",
+                "four",
+                ("cluster.metrics", "an eighth once", "one"),
+                TICK,
+                "VICTIM",
+                "one scrape of 1 of 8 targets",
+            ),
+            ("R7-one", "two", ("engine.waiting", "a jump kept", "one"), 2 * TICK, "VICTIM", "a million waits in a pod"),
+            ("R7-all", "two", ("engine.waiting", "a jump kept"), TICK, "queue|waiting", "a million waits in each pod"),
+            (
+                "R8-frozen",
+                "rises",
+                ("cluster.metrics", "stuck"),
+                600.0,
+                SAMPLES,
+                "an old answer for ten minutes, 4x load",
+            ),
+            ("R8-late", "five", ("cluster.metrics", "late"), math.inf, SAMPLES, "Prometheus five minutes late"),
+            ("R9", "ten", ("engine.prompt_tokens", "half", "one"), math.inf, "VICTIM", "a counter falls by half"),
+        )
+    },
 }
 """The public reports that fit."""

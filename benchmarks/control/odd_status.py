@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from servingpool.decision.figures import slo_met
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.pool import Pool, Slo
-from servingpool_simulation.policies import Answer, Ours
+from servingpool_simulation.policies import Answer, Wrapped
 from servingpool_simulation.run import Result
 from servingpool_simulation.score import Outcomes
 from servingpool_simulation.tables import Floats
@@ -22,34 +22,21 @@ FAR_BELOW = 0.05
 
 
 @dataclass(slots=True)
-class Watched:
+class Watched(Wrapped):
     """Our own core, with the attainment that each decision stated, and whether it said that the SLO is met."""
 
-    ours: Ours
-    stated: list[float | None]
+    stated: list[float | None] = field(default_factory=list)
     """None where it was unknown."""
-    met: list[bool]
-    name: str = "servingpool"
-    every_bucket: bool = False
-    every: float = 15.0
-
-    @classmethod
-    def new(cls) -> Watched:
-        """One that knows nothing."""
-        return cls(Ours(), [], [])
+    met: list[bool] = field(default_factory=list)
 
     def decide(self, observation: Observation, pool: Pool, now: float) -> Answer:
         """As ours."""
-        answer = self.ours.decide(observation, pool, now)
+        answer = self.policy.decide(observation, pool, now)
         assert answer.decision is not None
         stated = answer.decision.figures.attainment
         self.stated.append(None if isinstance(stated, Unknown) else float(stated))
         self.met.append(bool(slo_met(answer.decision.figures, pool.slo.attainment)))
         return answer
-
-    def learn(self, observation: Observation, pool: Pool, now: float) -> None:
-        """As ours."""
-        self.ours.learn(observation, pool, now)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,7 @@ from work import USUAL_LOAD, Report, Work, run_report, smallest
 
 from servingpool_simulation.hindsight import attains
 from servingpool_simulation.offered import offered_load
-from servingpool_simulation.policies import Static
+from servingpool_simulation.policies import Ours, Static
 from servingpool_simulation.run import Result, SimulationOptions, simulate
 from servingpool_simulation.timetable import SELDOM
 from servingpool_simulation.traces import Trace
@@ -107,7 +107,7 @@ class OddRun(OddWork):
 
     def do(self) -> Report:
         case, trace = self.case, trace_of(self.slug, self.seed)
-        watched = odd_status.Watched.new()
+        watched = odd_status.Watched(Ours())
         result = simulate(trace, case.profile, case.pool(), watched, self.options(FOUND_AT))
         step_at = self.odd.step_at
         return {

@@ -18,6 +18,7 @@ from odd_cases import FAMILY, ODD, STEP_AT, OddCase
 from odd_work import OddRun, OddStatic
 
 from servingpool.decision.pool import Slo
+from servingpool_simulation.policies import Ours
 from servingpool_simulation.run import SimulationOptions, simulate
 from servingpool_simulation.score import Outcomes
 from servingpool_simulation.traces import Trace, poisson
@@ -71,7 +72,7 @@ def test_the_longest_stretch_counts_neighbours_only() -> None:
 
 def test_what_the_pool_states_is_compared_with_what_clients_saw() -> None:
     case, trace = ODD["tiny"].case, tiny(0)
-    watched = odd_status.Watched.new()
+    watched = odd_status.Watched(Ours())
     result = simulate(trace, case.profile, case.pool(), watched, SimulationOptions(initial_replicas=3))
     assert len(watched.stated) == len(watched.met) == len(result.series.time) == 40
     rosy = odd_status.compare(result, [1.0] * 40, [True] * 40)
@@ -86,7 +87,7 @@ def test_what_the_pool_states_is_compared_with_what_clients_saw() -> None:
 
 def test_the_first_order_is_timed_from_the_first_request_that_waits() -> None:
     case, trace = ODD["tiny"].case, tiny(0)
-    watched = odd_status.Watched.new()
+    watched = odd_status.Watched(Ours())
     result = simulate(trace, case.profile, case.pool(), watched, SimulationOptions(initial_replicas=3))
     series = result.series
     for index, at in enumerate(series.time):

@@ -10,7 +10,8 @@ import pytest
 
 sys.path[:0] = [str(Path(__file__).parents[3] / "benchmarks" / "control")]
 
-from lies import dear, drawn, worse  # noqa: E402
+from lies import drawn  # noqa: E402
+from lies_page import dear, worse  # noqa: E402
 from lies_work import FIGURES, NOT_READ, OWNERS, WORLDS, Cell, Lie, Play, cells, measured  # noqa: E402
 
 DRAWN = drawn([one for one in cells(full=True) if one.slug == "half" and one.span == "for ever"], 6)
