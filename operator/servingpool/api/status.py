@@ -280,11 +280,11 @@ class Status(StoredStatus):
     @property
     def cause(self) -> Condition | None:
         """The condition that says why all is not well, what stops the scaling before all else; None where all is."""
-        ready, unknown = ConditionType.READY, Truth.UNKNOWN
-        bad = [one for one in self.conditions if one.type in CAUSES and one.status is not one.type.good]
-        bad = [one for one in bad if one.status is not unknown or one.type is ready]
-        ranks = {one.type: (one.type is not ready or one.reason in SCALES_ON, CAUSES.index(one.type)) for one in bad}
-        return min(bad, key=lambda one: ranks[one.type], default=None)
+        ready = ConditionType.READY
+        ill = [one for one in self.conditions if one.status is not one.type.good or one.reason in SCALES_ON]
+        ill = [one for one in ill if one.type in CAUSES and (one.status is not Truth.UNKNOWN or one.type is ready)]
+        ranks = {one.type: (one.type is not ready or one.reason in SCALES_ON, CAUSES.index(one.type)) for one in ill}
+        return min(ill, key=lambda one: ranks[one.type], default=None)
 
     def condition(self, type_: ConditionType) -> Condition | None:
         """The condition of this type, if it was judged."""

@@ -221,7 +221,7 @@ ALERTS = (
                 "program's size, and requests may miss the SLO."
             ),
             Reason.UNSCHEDULABLE: (
-                "Replicas were ordered, and no node has room for their pods. The fleet is smaller than ordered, so "
+                "Replicas were ordered, and no node takes their pods. The fleet is smaller than ordered, so "
                 "requests may miss the SLO."
             ),
             Reason.FAILED_CREATE: (

@@ -75,7 +75,7 @@ class Reason(Templated, StrEnum):
     WAITING_FOR_NODE = (
         "WaitingForNode",
         _READY,
-        "{waiting} of {replicas} pods {are} unschedulable; waiting for a node.",
+        "{pods} unschedulable; waiting for a node. The scheduler says: {scheduler}.",
         "A cluster autoscaler adds nodes because pods are pending, so this is normal after a scale-up.",
         "Nothing at first. It turns into Unschedulable if no node comes.",
     )
@@ -229,9 +229,9 @@ class Reason(Templated, StrEnum):
     UNSCHEDULABLE = (
         "Unschedulable",
         _NOT_READY,
-        "{waiting} of {replicas} pods {are} unschedulable; no more are added. Free or add GPU nodes.",
+        "{pods} unschedulable; no more are added. The scheduler says: {scheduler}.",
         "No node came for these pods within the usual time. More replicas would not help.",
-        "Add nodes, free GPUs, or lower targets[].max.",
+        "Uncordon, free or add nodes, by what the scheduler says; or lower targets[].max.",
     )
     FAILED_CREATE = (
         "FailedCreate",
@@ -690,7 +690,5 @@ class Reason(Templated, StrEnum):
     )
 
 
-SCALES_ON = frozenset(
-    {Reason.REPLICAS_CONTESTED, Reason.UNSCHEDULABLE, Reason.FAILED_CREATE, Reason.FAILED_UPDATE_SCALE}
-)
-"""Reasons of Ready False with which the operator scales nevertheless: an outage of metrics comes before them."""
+SCALES_ON = {"WaitingForNode", "ReplicasContested", "Unschedulable", "FailedCreate", "FailedUpdateScale"}
+"""Reasons of Ready that are trouble, and with which the operator scales: an outage of metrics comes before them."""

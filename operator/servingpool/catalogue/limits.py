@@ -96,7 +96,7 @@ class LimitName(StrEnum):
         "Unschedulable",
         "scale-up stops at {to}: {pods} pods are unschedulable",
         "Scale-up is blocked: pods are unschedulable, and more would be too.",
-        "Add nodes, free GPUs, or lower targets[].max.",
+        "Uncordon, free or add nodes: the condition Ready has the scheduler's words. Or lower targets[].max.",
     )
     PROPORTION = (
         "OrderInProportion",

@@ -227,6 +227,8 @@ def _why(permission: ScalePermission, metrics: Reason, slo: Condition, plan: Poo
     verdict = plan.decision.verdict
     if verdict is not Verdict.HOLD:
         return verdict.value
+    if permission.reason is Reason.WAITING_FOR_NODE:  # from the first minute, before what bounds the number
+        return permission.reason.value
     return limit_of(plan) or (slo.reason if slo.status is Truth.FALSE else verdict.value)
 
 

@@ -41,6 +41,9 @@ DRAWN = str.maketrans("0123456789", "bcdfghjklm")
 Status = dict[str, Any]
 
 
+CORDONED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "3 nodes are cordoned."}
+
+
 def pod(service: str, number: int) -> str:
     """Its name, as a ReplicaSet makes it."""
     return f"{service}-{REVISION}-{f'{number:05}'.translate(DRAWN)}"
@@ -401,7 +404,7 @@ class FakeCluster:
         elif service.name in self.gated:
             conditions.append({"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"})
         elif service.unschedulable:
-            conditions.append({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"})
+            conditions.append(CORDONED)
         waits = ready is None and (service.name in self.gated or service.unschedulable)
         spec = service.spec if waits else {**service.spec, "nodeName": "gpu-0"}
         shown = {"metadata": meta, "spec": spec, "status": {"conditions": conditions}}

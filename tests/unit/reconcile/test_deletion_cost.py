@@ -40,7 +40,6 @@ def pod(name: str, created: float = OLD, cost: tuple[int, bool] | None = None, *
         owner=REPLICA_SET,
         created_at=created,
         ready_since=created + 100.0 if ready else None,
-        unschedulable=False,
         going=False,
         cost=None if cost is None else DeletionCost(*cost),
     )
@@ -151,7 +150,7 @@ def marker(pods: Pods, cache: ClusterCache | None = None) -> Marker:
 
 
 def to_mark(count: int) -> Victims:
-    pods = tuple(Pod(f"p-{n}", f"p-{n}", REPLICA_SET, 0.0, 0.0, unschedulable=False, going=False) for n in range(count))
+    pods = tuple(Pod(f"p-{n}", f"p-{n}", REPLICA_SET, 0.0, 0.0, going=False) for n in range(count))
     return Victims(pods, pods)
 
 

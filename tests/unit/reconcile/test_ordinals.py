@@ -66,8 +66,8 @@ def test_an_order_of_pods_that_start_one_after_another_takes_as_many_cold_starts
     cluster.step(minutes=10)
     assert cluster.status()["lastDecision"]["horizon"] == "2m15s"
     assert cluster.message("Ready") == (
-        "StatefulSet vllm can be scaled. Pods of StatefulSet vllm start one after another, so each waits for all "
-        "before it. Recreate it with podManagementPolicy: Parallel, and they start together."
+        "StatefulSet vllm can be scaled. "
+        "Pods of StatefulSet vllm start one by one: recreate it with podManagementPolicy: Parallel."
     )
     at = cluster.now
     target = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "vllm", "min": 5, "max": 8}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from servingpool.api.status import Status
+
 from ..decision.world import START  # noqa: TID252
 from .fake_cluster import FakeCluster
 from .stories import hungry, serving
@@ -109,7 +111,10 @@ def test_no_replicas_are_added_while_pods_are_unschedulable() -> None:
     world.step(minutes=4)
     assert world.writes.scales != [], "the first order finds out"
     assert world.condition("Ready") == ("True", "WaitingForNode"), "a cluster autoscaler takes minutes"
-    assert world.message("Ready").endswith(" pods are unschedulable; waiting for a node.")
+    cause = Status.found(world.status()).cause
+    assert cause is not None
+    assert cause.message.endswith(" unschedulable; waiting for a node. The scheduler says: 3 nodes are cordoned.")
+    assert world.status()["why"] == "WaitingForNode", "from the first minute"
     assert world.writes.reasons("pool") == ["SuccessfulRescale"] * len(world.writes.scales)
     world.step(minutes=2)
     orders = len(world.writes.scales)
@@ -117,7 +122,7 @@ def test_no_replicas_are_added_while_pods_are_unschedulable() -> None:
     world.step(minutes=10)
     assert len(world.writes.scales) == orders
     assert world.condition("Ready") == ("False", "Unschedulable")
-    assert "pods are unschedulable; no more are added." in world.message("Ready")
+    assert "pods are unschedulable; no more are added. The scheduler says: 3 nodes" in world.message("Ready")
     assert any(limit["name"] == "Unschedulable" for limit in world.status()["lastDecision"]["limits"])
     world.services["vllm"].unschedulable = False
     world.step(minutes=5)

@@ -175,7 +175,7 @@ def test_every_text_has_the_raw_need_also_where_another_limit_comes_before_max()
     said = world.message("SLOMet")
     assert "The traffic needs more than 4 replicas (" in said
     assert "Unschedulable holds the fleet back: " in said
-    assert "Add nodes, free GPUs, or lower targets[].max." in said
+    assert "Or lower targets[].max." in said
 
 
 def test_a_budget_that_holds_the_fleet_back_is_named() -> None:

@@ -58,6 +58,8 @@ ENDED = frozenset({"Succeeded", "Failed"})
 """Phases of a pod that has ended."""
 REPLICAS = ("spec", "replicas")
 """Path of the requested replicas in most kinds."""
+WORDS = 300
+"""Characters of what the scheduler says of a pod, at most."""
 FIELD_MANAGER = "servingpool-operator"
 """Our name among the managers that the API server keeps for each field."""
 NOBODY = frozenset({"", "ancient-changes", "before-first-apply"})
@@ -170,9 +172,10 @@ class Pod:
     """Unix time in seconds."""
     ready_since: float | None
     """Unix time in seconds; None while it is not Ready."""
-    unschedulable: bool
     going: bool
     """Being deleted, or ended."""
+    unschedulable: str = ""
+    """The scheduler's words, where no node takes the pod; else empty."""
     cost: DeletionCost | None = None
     labels: Labels = field(default_factory=lambda: NO_LABELS, hash=False)
     ended: bool = False
@@ -315,10 +318,11 @@ def replica_set(raw: Raw) -> Owner | None:
 
 def pod(raw: Raw) -> Pod:
     """Read a pod."""
-    meta, status = raw["metadata"], raw.get("status", {})
-    created = meta["creationTimestamp"]
+    meta, status, created = raw["metadata"], raw.get("status", {}), raw["metadata"]["creationTimestamp"]
     conditions = {condition["type"]: condition for condition in status.get("conditions", ())}
     ready, scheduled = conditions.get("Ready", {}), conditions.get("PodScheduled", {})
+    waits = scheduled.get("reason") if scheduled.get("status") == "False" else None
+    words = str(scheduled.get("message") or "no reason is given").partition(" preemption:")[0][:WORDS]
     labels = meta.get("labels") or {}
     short = input_limits.size_of(labels) <= input_limits.LABELS
     found = Pod(
@@ -328,12 +332,12 @@ def pod(raw: Raw) -> Pod:
         created_at=unix(created),
         # Kubernetes' own kubelet tells since when. Another's may not, and that must not end the watch.
         ready_since=unix(ready.get("lastTransitionTime") or created) if ready.get("status") == "True" else None,
-        unschedulable=scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable",
+        unschedulable=words if waits == "Unschedulable" else "",
         going="deletionTimestamp" in meta or status.get("phase") in ENDED,
         cost=_deletion_cost(meta),
         labels=_labelled(labels) if short else NO_LABELS,
         ended=status.get("phase") in ENDED,
-        gated=scheduled.get("status") == "False" and scheduled.get("reason") == "SchedulingGated",
+        gated=waits == "SchedulingGated",
         devices=_shared(devices_of((raw.get("spec") or {},))),
         nodes=(raw.get("spec") or {}).get("nodeSelector") or NO_LABELS,
         placed=bool((raw.get("spec") or {}).get("nodeName")),
@@ -354,7 +358,6 @@ def unread_pod(raw: Raw, why: str) -> Pod:
         owner=owner_of(meta),
         created_at=0.0,
         ready_since=0.0,
-        unschedulable=False,
         going="deletionTimestamp" in meta,
         labels=known if input_limits.size_of(known) <= input_limits.LABELS else NO_LABELS,
         devices=UNREAD,

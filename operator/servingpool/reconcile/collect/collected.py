@@ -150,6 +150,7 @@ def _stage(
             cache.autoscalers(workload.key),
             sum(one.target == name for one in (*observation.ready, *observation.starting)),
             tuple(f"Pod {pod.name} of {pod.owner}" for pod in cache.strangers(workload)),
+            next((pod.unschedulable for pod in cache.pods(workload) if pod.unschedulable), ""),
         )
         for name, spec, workload in zip(pool.spec.target_names, pool.spec.targets, workloads, strict=True)
     )

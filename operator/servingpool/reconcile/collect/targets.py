@@ -42,6 +42,8 @@ class SeenTarget:
     """Replicas of the target that are ready or starting."""
     strangers: tuple[str, ...] = ()
     """Pods that count as its, though another controller has them: names, each with that controller."""
+    scheduler: str = ""
+    """The scheduler's words on the first of its pods that no node takes; empty where none waits for one."""
 
     @property
     def gpus(self) -> int:

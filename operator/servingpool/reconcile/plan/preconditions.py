@@ -37,7 +37,6 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
     pool, requested = seen.pool, seen.observation.requested
     if pool.metadata.deletion_timestamp is not None:
         return ScalePermission(False, *Reason.POOL_ENDING.said())
-    targets = " and ".join(str(target.workload.key) for target in seen.targets)
     ending = next((target.workload.key for target in seen.targets if target.workload.ending), None)
     if ending is not None:
         return ScalePermission(False, *Reason.TARGET_ENDING.said(target=ending))
@@ -54,11 +53,10 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
         return incomplete
     if seen.observation.rollout:
         return ScalePermission(True, *Reason.ROLLOUT_IN_PROGRESS.said())
-    message = Reason.SUCCEEDED_GET_SCALE.message(target=targets)
+    message = Reason.SUCCEEDED_GET_SCALE.message(target=" and ".join(str(one.workload.key) for one in seen.targets))
     in_turn = [str(target.workload.key) for target in seen.targets if target.workload.in_turn]
     if in_turn:
-        message += f" Pods of {' and '.join(in_turn)} start one after another, so each waits for all before it. "
-        message += "Recreate it with podManagementPolicy: Parallel, and they start together."
+        message += f" Pods of {' and '.join(in_turn)} start one by one: recreate it with podManagementPolicy: Parallel."
     return ScalePermission(True, Reason.SUCCEEDED_GET_SCALE, message)
 
 
@@ -67,11 +65,12 @@ def _of_missing(seen: Collected, unschedulable: int) -> ScalePermission | None:
     requested = seen.observation.requested
     waiting = sum(replica.unschedulable for replica in seen.observation.starting)
     if waiting:
-        are = "is" if waiting == 1 else "are"
+        pods = f"{waiting} of {requested} pods {'is' if waiting == 1 else 'are'}"
+        words = next((one.scheduler for one in seen.targets if one.scheduler), "no reason is given").rstrip(".")
         if unschedulable and not seen.pool.spec.several:  # else another target stands in, or the other role waits
-            return ScalePermission(True, *Reason.UNSCHEDULABLE.said(waiting=waiting, replicas=requested, are=are))
+            return ScalePermission(True, *Reason.UNSCHEDULABLE.said(pods=pods, scheduler=words))
         # A cluster autoscaler brings nodes because pods are pending: that is the normal course of a scale-up.
-        return ScalePermission(True, *Reason.WAITING_FOR_NODE.said(waiting=waiting, replicas=requested, are=are))
+        return ScalePermission(True, *Reason.WAITING_FOR_NODE.said(pods=pods, scheduler=words))
     gated = sum(replica.gated for replica in seen.observation.starting)
     if gated:
         return ScalePermission(True, *Reason.SCHEDULING_GATED.said(gated=gated, replicas=requested))

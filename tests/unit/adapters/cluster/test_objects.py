@@ -130,12 +130,13 @@ def test_a_pod_without_status_is_starting() -> None:
     raw = pod()
     del raw["status"]
     found = objects.pod(raw)
-    assert (found.ready_since, found.going, found.unschedulable) == (None, False, False)
+    assert (found.ready_since, found.going, found.unschedulable) == (None, False, "")
 
 
-@pytest.mark.parametrize(("reason", "expected"), [("Unschedulable", True), ("SchedulingGated", False)])
-def test_only_a_pod_that_no_node_has_room_for_is_unschedulable(reason: str, expected: bool) -> None:
-    found = objects.pod(pod({"type": "PodScheduled", "status": "False", "reason": reason}))
+@pytest.mark.parametrize(("reason", "expected"), [("Unschedulable", "0/3 nodes."), ("SchedulingGated", "")])
+def test_only_a_pod_that_no_node_has_room_for_is_unschedulable(reason: str, expected: str) -> None:
+    said = "0/3 nodes. preemption: 0/3 nodes."
+    found = objects.pod(pod({"type": "PodScheduled", "status": "False", "reason": reason, "message": said}))
     assert found.unschedulable == expected
 
 
