@@ -213,14 +213,6 @@ def test_a_change_by_an_hpa_is_told_with_the_operators_answer(monkeypatch: pytes
     assert told["outcome"].startswith("ready after 1m")
 
 
-def test_no_change_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder = Recorder(settled())
-    recorder.run(3)
-    shown = recorder.ask(monkeypatch, "history", "--since", "1h")
-    assert shown.exit_code == 3
-    assert "No change of chat/pool in the last 1h" in shown.stderr
-
-
 def test_a_scrape_without_honor_labels_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = Recorder(settled())
     recorder.added = lambda labels: {
@@ -230,6 +222,8 @@ def test_a_scrape_without_honor_labels_is_understood(monkeypatch: pytest.MonkeyP
     }
     recorder.run(2)
     assert recorder.ask(monkeypatch, "explain", "--at", iso(recorder.world.now)).exit_code == 0
+    unchanged = recorder.ask(monkeypatch, "history", "--since", "1h")
+    assert (unchanged.exit_code, unchanged.stderr) == (3, "No change of chat/pool in the last 1h.\n")
 
 
 def test_two_clusters_are_not_mixed_up(monkeypatch: pytest.MonkeyPatch) -> None:

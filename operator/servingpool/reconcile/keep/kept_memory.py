@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from servingpool.decision.learn.kinds import Kind
 from servingpool.decision.learn.memory import Memory, Profile
 from servingpool.decision.learn.miss_curve import MissCurve
 from servingpool.decision.roles import DECODE, PREFILL
 from servingpool.decision.zero import Vanished
 from servingpool.reconcile.keep import learned_profile
-from servingpool.reconcile.plan.pool_plan import PoolPlan
 
 NO_ROLE = ""
 """Key for the role of a pool without roles."""
@@ -42,9 +42,6 @@ class Written(NamedTuple):
         return cls(profile.curve, profile.vanished)
 
 
-NOT_WRITTEN = Written()
-
-
 @dataclass(slots=True)
 class KeptMemory:
     """The core's memory of a pool, by role, and the part of it that was written. Only its methods change it."""
@@ -65,9 +62,9 @@ class KeptMemory:
             raise ValueError(f"learned for model {kept.get(MODEL)!r}, spec.model is now {self.model!r}")
         if ROLES in kept:
             found = kept[ROLES] if isinstance(kept[ROLES], Mapping) else {}
-            self._learn({role: Memory(learned_profile.load(found.get(role))) for role in (PREFILL, DECODE)})
+            self.learn({role: Memory(learned_profile.load(found.get(role))) for role in (PREFILL, DECODE)})
         else:
-            self._learn({NO_ROLE: Memory(learned_profile.load(kept))})
+            self.learn({NO_ROLE: Memory(learned_profile.load(kept))})
         # Not written before it changes: else a restart would write every pool at once.
         self.profile_written(max(each.at for each in self._profiles.values()))
 
@@ -76,18 +73,17 @@ class KeptMemory:
         found = {role: learned_profile.dump(each) for role, each in self._profiles.items()}
         return found.get(NO_ROLE, {ROLES: found}) | {MODEL: self.model}
 
-    def taught(self, memory: Memory) -> None:
-        """History was learned, of a pool without roles."""
-        self.memories[NO_ROLE] = memory
-
-    def decided(self, plan: PoolPlan) -> None:
-        """A decision was made."""
-        self._learn({stage.role: stage.kept for stage in plan.stages})
+    def keep_starts(self, former: KeptMemory) -> None:
+        """Start-up times of the pool when its model had another name: they are the workload's. What is known stays."""
+        for role, memory in former.memories.items():
+            if not self.memories[role].profile.kinds:
+                kinds = tuple(Kind(one.target, cold_start=one.cold_start) for one in memory.profile.kinds)
+                self.memories[role] = Memory(Profile(kinds=kinds, reference=memory.profile.reference))
 
     @property
     def pressing(self) -> bool:
         """Whether the profile is to be written at once: without it, a restarted operator would go to zero again."""
-        return any(each.vanished != self._last(role).vanished for role, each in self._profiles.items())
+        return any(each.vanished != self.written.get(role, Written()).vanished for role, each in self._profiles.items())
 
     def due(self, now: float, *, settled: bool) -> bool:
         """Whether the learned profile is to be written: it changed some time ago. `settled`: calibration ended."""
@@ -102,7 +98,8 @@ class KeptMemory:
         """The API server has the profile as it is."""
         self.written, self.written_at = {role: Written.of(each) for role, each in self._profiles.items()}, now
 
-    def _learn(self, memories: Mapping[str, Memory]) -> None:
+    def learn(self, memories: Mapping[str, Memory]) -> None:
+        """Memories of the roles that are in use."""
         self.memories |= memories
         self.in_use = tuple(memories)
 
@@ -112,7 +109,4 @@ class KeptMemory:
 
     @property
     def _changed(self) -> bool:
-        return any(each.curve != self._last(role).curve for role, each in self._profiles.items())
-
-    def _last(self, role: str) -> Written:
-        return self.written.get(role, NOT_WRITTEN)
+        return any(each.curve != self.written.get(role, Written()).curve for role, each in self._profiles.items())

@@ -100,10 +100,6 @@ class PoolState:
         state.conditions, state.written_at = status.conditions, 0.0 if last is None else last.at.timestamp()
         return state
 
-    def is_of(self, pool: ServingPool) -> bool:
-        """Whether this state belongs to this pool and model."""
-        return (self.uid, self.kept.model) == (pool.metadata.uid, pool.spec.model)
-
     # What history taught.
 
     @property
@@ -113,7 +109,7 @@ class PoolState:
 
     def taught(self, memory: Memory) -> None:
         """History was learned."""
-        self.kept.taught(memory)
+        self.kept.memories[NO_ROLE] = memory
 
     def history_failed(self) -> None:
         """The backend did not give the history that was asked for."""
@@ -157,7 +153,7 @@ class PoolState:
         self.pool, self.decision, self.observation = plan.seen.pool, plan.decision, plan.seen.observation
         self.expense = plan.expense
         self.stages = plan.stages
-        self.kept.decided(plan)
+        self.kept.learn({stage.role: stage.kept for stage in plan.stages})
 
     def refused(self) -> None:
         """Nothing can be decided, so the last figures are no longer valid."""
@@ -249,8 +245,11 @@ class PoolStates(dict[Key, PoolState]):
     def keep(self, pool: ServingPool, status: object) -> None:
         """Begin a state for a pool, or a model, not seen before, from the `status` in its manifest."""
         state = self.get(pool.key)
-        if state is None or not state.is_of(pool):
-            state = self[pool.key] = PoolState.found(pool, Status.found(status))
+        if state is None or (state.uid, state.kept.model) != (pool.metadata.uid, pool.spec.model):
+            former, state = state, PoolState.found(pool, Status.found(status))
+            self[pool.key] = state
+            if former is not None and former.uid == state.uid:
+                state.kept.keep_starts(former.kept)
         state.mode = pool.spec.mode
         if pool.spec.several:
             # What Prometheus has of the past does not tell which target a pod was of, and so not how fast each is.
