@@ -62,10 +62,9 @@ def compare(  # noqa: PLR0913, a command line's options are its parameters
             )
         goes_on = asked.goes_on()
         if found is None:
-            unknown = (
-                f"No recommendation for {shown} in the last {since}. `{shlex.join(explain)}` says what is missing."
-            )
-            return unknown if goes_on else no_record(key, f"in the last {since}")
+            if not goes_on:
+                return no_record(key, f"in the last {since}")
+            return f"No recommendation for {shown} in the last {since}. `{shlex.join(explain)}` says what is missing."
         if not goes_on:
             echo(ENDED, err=True)
         return found

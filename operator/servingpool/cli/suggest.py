@@ -216,7 +216,7 @@ async def _facts(
         model=model,
         origin=origin,
         backend=prometheus.config.name,
-        past=await _past(order, target, engine, model, prometheus, end),
+        past=await _past(target, (engine, model), prometheus, end, span("--since", order.since, HISTORY)),
         span=order.since,
         autoscalers=around.autoscalers,
         starts=around.starts,
@@ -227,22 +227,28 @@ async def _facts(
 
 
 async def _past(
-    order: Order, target: TargetKey, engine: str, model: str, prometheus: PrometheusBackend, end: float
+    target: TargetKey, of: tuple[str, str], prometheus: PrometheusBackend, end: float, seconds: float
 ) -> Past:
-    """The past from hourly looks at the histograms: a week of 8 pods is one query of 120,000 samples."""
-    seconds, bounds = span("--since", order.since, HISTORY), frozenset(LADDER)
+    """The past from coarse looks at the histograms: a week of 8 pods is one query of 120,000 samples.
+
+    Where it begins later than asked for, it is read again from there: of 12 minutes an hourly look shows seconds. `of`:
+    engine and model.
+    """
+    bounds, start, step = frozenset(LADDER), end - seconds, seconds / STEPS
     pods = pods_of_any([(target.name, target.sort)])
-    request = ReadRequest(engine=engine, ttft_bounds=bounds, tpot_bounds=bounds, pods=pods)
+    request = ReadRequest(engine=of[0], ttft_bounds=bounds, tpot_bounds=bounds, pods=pods)
     found = await prometheus.history(
-        request, start=end - seconds, end=end, step=seconds / STEPS, namespaces=[target.namespace], most_samples=200_000
+        request, start=start, end=end, step=step, namespaces=[target.namespace], most_samples=200_000
     )
     if isinstance(found, Unknown):
         echo(f"{found.reason}: the SLO is not taken from the history.", err=True)
         return Past({})
-    samples = [
-        sample for _, pods in found for models in pods.values() if (sample := sample_of(models, model)) is not None
-    ]
-    return past(Chunk.of(end - seconds, end, samples), seconds / STEPS)
+    looks = [models for _, pods in found for models in pods.values()]
+    chunk = Chunk.of(start, end, [sample for models in looks if (sample := sample_of(models, of[1])) is not None])
+    begun = min((float(one.at.min()) for one in chunk.scrapes), default=start)
+    if begun > start + 2.0 * step:
+        return await _past(target, of, prometheus, end, end - begun + step)
+    return past(chunk, step)
 
 
 def _price(order: Order, around: Survey) -> tuple[float, str] | None:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 
+from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.api.serving_pool import ServingPool
+from servingpool.cli.suggest import _past
 from servingpool.decision.observation import Histogram, ReplicaMetrics
 from servingpool.recording.format import Chunk
 from servingpool.recording.suggestion import Attained, Facts, Past, attained, manifest, past
@@ -75,13 +78,6 @@ def test_a_name_stays_a_text(name: str) -> None:
     """Kubernetes allows all of these, and YAML reads most as something else."""
     pool = yaml.safe_load(manifest(replace(FACTS, name=name, namespace=name)))
     assert [pool["metadata"]["name"], pool["metadata"]["namespace"], pool["spec"]["targets"][0]["name"]] == [name] * 3
-
-
-def test_bounds_are_written_as_people_write_them() -> None:
-    text = manifest(replace(FACTS, past=Past({"ttft": Attained(2.5, 0.98, 500.0, 7.5), "tpot": None})))
-    assert "timeToFirstToken: 2500ms\n" in text
-    assert "The next bucket is 7500ms" in commented(text, "timeToFirstToken")
-    assert "timePerOutputToken: 100ms\n" in text
 
 
 def test_it_says_what_is_lost_and_what_is_missing() -> None:
@@ -171,20 +167,35 @@ def test_an_overloaded_fleet_makes_no_slo() -> None:
     assert "Ask again after a day in which hardly a request queued." in commented(text, "timeToFirstToken")
 
 
+WEEK = 604_800.0
+
+
+class Young:
+    """A Prometheus with so many seconds of a pod's scrapes, and a gap in them; it shows the newest of five minutes."""
+
+    def __init__(self, length: float, gap: range = range(0)) -> None:
+        self.times = [at for at in range(int(WEEK - length), int(WEEK) + 1, 15) if int(WEEK) - at not in gap]
+
+    async def history(self, _: Any, *, start: float, end: float, step: float, **__: Any) -> list[tuple[float, Any]]:
+        seen = [
+            (start + step * n, bisect_right(self.times, start + step * n) - 1) for n in range(round(WEEK / step) + 1)
+        ]
+        seen = [(at, self.times[n]) for at, n in seen if at <= end and n >= 0 and at - self.times[n] < 300.0]
+        return [(at, {("chat", "llama-1"): {"m": scraped(of, (0.0, of, of), of)}}) for at, of in seen]
+
+
 @pytest.mark.parametrize(
-    ("hours", "said"),
+    ("prometheus", "said"),
     [
-        ([0, 0.5, 1], "The history is 1h long, and a verdict needs 2h: ask again in 1h."),
-        (
-            [0, 1, 2, 7, 8, 9, 10],
-            "Data are missing for 3h of 10h, more than 10%: mend the scraping, and ask again with a history from after",
-        ),
+        (Young(720.0), "The history is 12m long, and a verdict needs 2h: ask again in 1h48m."),
+        (Young(36_000.0, range(7200, 18_000)), "Data are missing for 2h"),
     ],
 )
-def test_too_little_history_gives_a_band_and_when_to_ask_again(hours: list[float], said: str) -> None:
-    found = past(looks(hours, [0.0] * len(hours)), 3600.0 * (hours[1] - hours[0]))
+async def test_too_little_history_gives_a_band_and_when_to_ask_again(prometheus: Any, said: str) -> None:
+    """Of 12 minutes "3.06s" was told: the looks were an hour apart."""
+    found = await _past(TargetKey("chat", "llama"), ("vllm", "m"), prometheus, WEEK, WEEK)
     text = manifest(replace(FACTS, past=found))
     assert "timeToFirstToken: 2500ms\n" in text
     comment = commented(text, "timeToFirstToken")
     assert said in comment
-    assert "So far the bound seems to lie between 500ms and 1s." in comment
+    assert "So far the bound seems to lie between 1s and 2500ms." in comment
