@@ -23,22 +23,12 @@ from servingpool_lab.api_client import ApiError
 from servingpool_lab.processes import SupervisedProcess, wait_until
 
 from .conftest import own_namespace
-from .fault_proxy import HOST, Rule, answers, late, reset
+from .fault_proxy import HOST, reset
 from .fault_stage import GROWING, LEASE, NEED, STEADY, Fault, Stage, served
 from .operators import PATIENCE, Cluster, deployment, serving_pool
 
 WRITES = 500
 """More than an API server has within the minute in which the operator compares."""
-
-
-def refused(code: int, reason: str) -> Rule:
-    """Each request, as an API server refuses it."""
-    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
-    return answers(code, json.dumps({**body, "message": reason}), **{"Content-Type": "application/json"})
-
-
-def api(rule: Callable[[Stage], Rule]) -> Callable[[Stage], contextlib.AbstractContextManager[None]]:
-    return lambda stage: stage.api.breaking(rule(stage))
 
 
 def is_scale(request: web.BaseRequest) -> bool:
@@ -261,13 +251,6 @@ def absent(stage: Stage, path: str) -> bool:
 
 QUICK = [
     Fault(
-        "API server 429",
-        "each request refused with 429 for 8 s",
-        api(lambda _: refused(429, "TooManyRequests")),
-        log(r"Cannot [^\n]*429[^\n]*"),
-        lasts=8.0,
-    ),
-    Fault(
         "reset amid a patch",
         "the connection is reset before the answer to a scale order arrives",
         reset_amid_a_patch,
@@ -444,20 +427,6 @@ LONG = [
         "1,000 pools made in another namespace",
         thousand_pools,
         last_of_them,
-    ),
-    Fault(
-        "API server 500",
-        "each request refused with 500 for 8 s",
-        api(lambda _: refused(500, "InternalError")),
-        log(r"Cannot [^\n]*500[^\n]*"),
-        lasts=8.0,
-    ),
-    Fault(
-        "API server 5 s late",
-        "each answer 5 s late for 12 s",
-        api(lambda _: late(5.0)),
-        log(r"The lease was not renewed[^\n]*"),
-        lasts=12.0,
     ),
     Fault(
         "certificate expired",

@@ -8,8 +8,6 @@ from typing import Any
 
 import kopf
 
-LONGEST_BACKOFF = 30
-"""Seconds between two tries of a request that fails, at last."""
 PAGE = 500
 """Objects in a page of a list, as kubectl asks for: one may be 1.5 MB."""
 
@@ -23,7 +21,7 @@ class Backoffs:
 
     def __iter__(self) -> Iterator[float]:
         """From the first try on."""
-        return chain((1, 1, 2, 3, 5, 8, 13, 21), repeat(LONGEST_BACKOFF))
+        return chain((1, 1, 2, 3, 5, 8), repeat(10))
 
 
 def settle(settings: kopf.OperatorSettings, *, scoped: bool) -> None:
@@ -38,6 +36,8 @@ def settle(settings: kopf.OperatorSettings, *, scoped: bool) -> None:
     settings.networking.request_timeout = 60
     settings.watching.connect_timeout = 10
     settings.watching.server_timeout = 600
+    # The API server sends a bookmark each minute. A watch that shows less goes on in another connection.
+    settings.watching.inactivity_timeout = 60
     # Else kopf lists the namespaces to see which of them exist. An operator of a few may not, and kopf asks again
     # for 55 s before it goes on without. The price: KEDA installed later is not seen before a restart.
     settings.scanning.disabled = scoped

@@ -116,15 +116,15 @@ class Watches:
         return {(kind, namespace): await self._count(kind, namespace) for kind in self._see}
 
     async def _count(self, kind: Kind, namespace: str | None) -> int:
-        """0 where a kind of others cannot be listed, such as one whose conversion webhook is away."""
+        """0 where a kind of others cannot be listed, such as one whose conversion webhook is away: pools are told."""
         seen, name = self._revision, (namespace or "", "all")  # what a watch shows meanwhile may be newer than the list
         try:
             found = await self._cluster.count(kind, namespace)
         except ClusterError as error:
+            log.warning("%s cannot be listed, so changes of them may be missed: %s", kind[2], error)
+            self._left_out.note(kind[2], name, str(error))
             if kind[0] not in OF_OTHERS or isinstance(error, Forbidden):
                 raise
-            log.warning("%s are left out until they can be listed; pools are served without: %s", kind[2], error)
-            self._left_out.note(kind[2], name, str(error))
             return 0
         self._left_out.forget(kind[2], name)
         if kind == OURS[0]:

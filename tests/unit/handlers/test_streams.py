@@ -22,6 +22,8 @@ from servingpool.handlers.lifecycle import live
 from servingpool.handlers.watching import Watches
 from servingpool_lab.credentials import write_kubeconfig
 
+from ..adapters.cluster import virtual_time  # noqa: TID252, tests are no package of an installed name
+
 DEEPER_THAN_THE_API_SERVER_TAKES = 12_000
 PATH = "/apis/apps/v1/namespaces/chat/deployments"
 KINDS = {
@@ -73,29 +75,55 @@ class Server:
         self.stored: list[bytes] = []
         self.lines: asyncio.Queue[bytes | None] = asyncio.Queue()
         """What the watch sends; None ends it."""
-        self.refusals = 0
-        """Answers that are 401 from now on."""
         self.unreadable = 0
         """Times that the credentials cannot be read from now on."""
-        self.broken: list[bytes] = []
-        """Answers to lists that are no JSON, to be sent first."""
+        self.fault: tuple[str, str] | None = None
+        """The verb that fails, and how."""
+        self.shown = self.stored
+        """Objects that were listed, or shown by a watch, last."""
+        self.asked = 0
+        """Requests with that verb."""
         self.running: asyncio.Task[None] | None = None
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        if self.refusals:
-            self.refusals -= 1
-            raise web.HTTPUnauthorized(text=json.dumps({"kind": "Status", "message": "Unauthorized"}))
-        if request.path in DISCOVERY:
+        verb = "discovery" if request.path in DISCOVERY else "watch" if "watch" in request.query else "list"
+        self.asked += 1
+        fault = self.fault[1] if self.fault is not None and self.fault[0] == verb else ""
+        if fault in REFUSALS:
+            return web.Response(**{"text": '{"kind": "Status"}', "content_type": "application/json"} | REFUSALS[fault])
+        if fault == "reset":
+            assert request.transport is not None
+            request.transport.abort()
+        elif fault:
+            await asyncio.sleep({"silence": 3600.0, "late": 5.0}.get(fault, 0.0))
+        if verb == "discovery":
             return web.json_response(DISCOVERY[request.path])
         assert request.path == PATH
-        if request.query.get("watch") != "true":
+        if verb == "list":
+            self.shown = self.stored
             body = b'{"metadata": {"resourceVersion": "7"}, "items": [' + b",".join(self.stored) + b"]}"
-            return web.Response(body=self.broken.pop() if self.broken else body, content_type="application/json")
+            return web.Response(body=body, content_type="application/json")
         response = web.StreamResponse()
         await response.prepare(request)
-        while (line := await self.lines.get()) is not None:
+        if fault in LINES:
+            await response.write(LINES[fault])
+            return response
+        while (line := await self.line(verb)) is not None:
             await response.write(line)
         return response
+
+    async def line(self, verb: str) -> bytes | None:
+        """What a watch sends next; None where it ends. One that falls silent stays so."""
+        while self.lines.empty():
+            await asyncio.sleep(0.05)
+            if self.fault is not None and self.fault[0] == verb:
+                if self.fault[1] != "silence":
+                    return None
+                await asyncio.sleep(3600.0)
+            if self.shown is not self.stored:
+                self.shown = self.stored
+                return change(self.stored[0])
+        return self.lines.get_nowait()
 
     def replicas(self, name: str) -> int | None:
         found = self.cache.workload(TargetKey("chat", name))
@@ -166,31 +194,60 @@ async def test_objects_that_are_nested_deep_are_listed_and_watched_as_the_others
         await server.until("last", 5)
 
 
-FAULTS = {
-    "an error": b'{"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcdserver: no leader"}}\n',
-    "an error without a code": b'{"type": "ERROR", "object": {}}\n',
-    "a page": b"<html>\n",
-    "no change": b"[]\n",
-    "no object": b'{"type": "ADDED", "object": ["metadata"]}\n',
-    "a broken line": b'{"type": "MODIFIED", "object": {"meta\n',
-    "a line that is cut off": change(deployment("seen", 3))[:40],
+LATER = {"Retry-After": "3600"}
+REFUSALS: dict[str, dict[str, Any]] = {
+    **{str(each): {"status": each, "headers": LATER} for each in (400, 401, 403, 404, 409, 410, 422, 429, 500, 503)},
+    "login page": {"text": "<html>", "content_type": "text/html"},
+    **{text: {"text": text} for text in ("[]", "null", "{}", '{"items": 3}', '{"items": [null]}')},
 }
+LINES = {
+    "ends at once": b"",
+    "an error": b'{"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcdserver: no leader"}}\n',
+    "a page": b"<html>\n",
+    "no metadata": b'{"type": "ADDED", "object": ["metadata"]}\n',
+    "a broken line": b'{"type": "MODIFIED", "object": {"meta\n',
+    "cut off": change(deployment("seen", 3))[:40],
+}
+FAULTS = [*REFUSALS, "reset", "silence", "late"]
+MATRIX = [
+    *((verb, fault) for verb in ("discovery", "list", "watch") for fault in FAULTS),
+    *(("watch", at) for at in LINES),
+]
 
 
-async def test_a_watch_that_fails_begins_anew(tmp_path: Any) -> None:
-    server = Server()
-    server.stored = [deployment("seen")]
-    async with operator(server, tmp_path / "config"):
-        await server.until("seen", 1)
-        for number, sent in enumerate(FAULTS.values()):
-            server.stored = [deployment("seen", 2)]
-            for line in (sent, None, change(deployment("seen", 10 + number))):
-                server.lines.put_nowait(line)
-            await server.until("seen", 10 + number)
+@pytest.mark.parametrize(("verb", "fault"), MATRIX)
+def test_a_fault_of_the_api_server_is_over_soon_after_it(
+    verb: str, fault: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """20 s of it. Its requests are counted: none is asked again and again without a pause."""
+    monkeypatch.undo()
+    monkeypatch.setattr(asyncio, "to_thread", at_once)
+
+    async def story() -> None:
+        server = Server()
+        server.stored = [deployment("seen")]
+        if verb == "discovery":
+            server.fault = verb, fault
+        async with operator(server, tmp_path / "config"):
+            if verb != "discovery":
+                await server.until("seen", 1)
+                server.fault, server.asked = (verb, fault), 0
+            await asyncio.sleep(20.0)
+            server.stored, server.fault = [deployment("seen", 2)], None
+            assert server.asked < 40, "a busy loop"
+            over = asyncio.get_running_loop().time()
+            await server.until("seen", 2)
+            assert asyncio.get_running_loop().time() - over < (75.0 if fault == "silence" else 15.0)
+
+    virtual_time.run(story)
 
 
-async def test_an_outage_of_the_api_server_is_waited_for(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the start on: the credentials cannot be read, each request is a 401, or each list a login page."""
+async def at_once(do: Any, *args: Any, **named: Any) -> Any:
+    """Virtual time does not wait for threads."""
+    return do(*args, **named)
+
+
+async def test_credentials_that_cannot_be_read_are_waited_for(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     server, read = Server(), Login.authorization
 
     def authorization(login: Login, *, anew: bool = False) -> str | None:
@@ -201,10 +258,6 @@ async def test_an_outage_of_the_api_server_is_waited_for(tmp_path: Any, monkeypa
 
     monkeypatch.setattr(session, "FRESH", 0.0)
     monkeypatch.setattr(Login, "authorization", authorization)
-    server.stored, server.unreadable, server.refusals, server.broken = [deployment("seen")], 5, 20, [b"<html>"] * 5
+    server.stored, server.unreadable = [deployment("seen")], 5
     async with operator(server, tmp_path / "config"):
         await server.until("seen", 1)
-        server.stored, server.unreadable = [deployment("seen", 2)], 5
-        server.refusals, server.broken = 20, [b"<html>"] * 5
-        server.lines.put_nowait(FAULTS["an error"])
-        await server.until("seen", 2)

@@ -213,14 +213,6 @@ async def test_a_late_delete_event_does_not_remove_the_successor() -> None:
     assert not world.cache.pools
 
 
-@pytest.mark.parametrize("namespaces", [(), ("team-a",)])
-async def test_an_operator_of_some_namespaces_says_that_it_reads_no_budgets(
-    namespaces: tuple[str, ...], caplog: pytest.LogCaptureFixture
-) -> None:
-    await World(namespaces=namespaces).start()
-    assert ("GPUBudgets are not read" in caplog.text) == bool(namespaces)
-
-
 async def test_a_watched_namespace_that_is_deleted_is_left_out_and_the_others_go_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -314,13 +306,3 @@ async def test_an_api_server_that_was_restored_from_a_backup_fails_the_probe() -
     world.revisions = 2000
     await world.watches.forget_deleted()
     assert world.watches.problem == RESTORED, "what was changed in between was not shown"
-
-
-async def test_a_list_without_a_revision_fails_nothing() -> None:
-    world = World()
-    await world.start(pool("a"))
-    world.revisions = 900
-    await world.watches.forget_deleted()
-    world.revisions = 0
-    await world.watches.forget_deleted()
-    assert world.watches.problem is None

@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from servingpool.adapters.cluster import input_limits
 from servingpool.adapters.cluster.objects import FIELD_MANAGER, Raw, holders
 
 AUTOSCALERS = {
@@ -109,8 +108,6 @@ def _applies(entry: Raw) -> bool:
 
 
 def _sets(applied: str, path: Sequence[str]) -> bool:
-    if len(applied) > input_limits.APPLIED:
-        return False
     try:
         held = json.loads(applied)
         for name in path:

@@ -101,17 +101,13 @@ def _reserved(pod: Raw, unreadable: set[str]) -> Amounts:
     for container in pod.get("containers") or ():
         _add(together, _asked(container, unreadable))
     most = {name: max(together.get(name, 0), at_start.get(name, 0)) for name in together.keys() | at_start.keys()}
-    _add(most, _extended(pod.get("overhead"), unreadable))
+    _add(most, _asked({"resources": {"limits": pod.get("overhead")}}, unreadable))
     return most
 
 
 def _asked(container: Raw, unreadable: set[str]) -> Amounts:
-    return _extended((container.get("resources") or {}).get("limits"), unreadable)
-
-
-def _extended(amounts: Raw | None, unreadable: set[str]) -> Amounts:
     found: Amounts = {}
-    for name, amount in (amounts or {}).items():
+    for name, amount in ((container.get("resources") or {}).get("limits") or {}).items():
         if "/" in name:  # an extended resource; those of Kubernetes itself have no domain
             read = whole(amount)
             if read is None:

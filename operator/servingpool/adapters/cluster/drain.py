@@ -60,10 +60,8 @@ def read_drain(pod: Raw, said: Sequence[Words] | None = None) -> Drain:
     )
 
 
-@functools.lru_cache(maxsize=1024)
-def _shared(grace: float, pre_stop: Reading, shutdown_timeout: Reading) -> Drain:
-    """One object for all Deployments that are alike: thousands come from one template."""
-    return Drain(grace, pre_stop, shutdown_timeout)
+_shared = functools.lru_cache(maxsize=1024)(Drain)
+"""One object for all Deployments that are alike: thousands come from one template."""
 
 
 def _pre_stop(lifecycle: Raw | None) -> Reading:

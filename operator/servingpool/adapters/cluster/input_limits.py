@@ -26,8 +26,6 @@ KEPT = 32_768
 """Characters of what is kept of an object, as Python writes it: labels and selectors of nodes are the most of it."""
 SHARED_NAMES = 8
 """Names of devices up to which pods that ask for the same share them."""
-APPLIED = 262_144
-"""Characters of the manifest that kubectl keeps in an annotation; the API server allows no more in all annotations."""
 TOLD = 3
 """Objects that are named where several are left out."""
 REASON = 200

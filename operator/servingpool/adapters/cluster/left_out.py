@@ -7,7 +7,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from itertools import islice
-from typing import Protocol
+from typing import Any
 
 from servingpool.adapters.cluster import input_limits
 from servingpool.adapters.cluster.errors import said
@@ -44,20 +44,14 @@ class LeftOut:
         return self._found.get(key[0], {}).get((kind, key[1]))
 
     def around(self, namespace: str) -> tuple[list[str], int]:
-        """Some of a namespace's objects with their reasons, and the number of all."""
-        found = self._found.get(namespace, {})
+        """Some of a namespace's objects with their reasons, kinds of the whole cluster first, and the number of all."""
+        found = self._found.get("", {}) | self._found.get(namespace, {})
         told = (f"{kind} {name}: {why}" for (kind, name), why in found.items())
         return list(islice(told, input_limits.TOLD)), len(found)
 
     def kinds(self) -> Counter[str]:
         """How many there are of each kind. May be called by another thread."""
         return Counter(kind for names in list(self._found.values()) for kind, _ in list(names))
-
-
-class Holder(Protocol):
-    """An object that keeps a `LeftOut`."""
-
-    left_out: LeftOut
 
 
 def tolerant(kind: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -68,7 +62,7 @@ def tolerant(kind: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
     def decorated(see: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(see)
-        def seen(cache: Holder, raw: Raw, *, gone: bool) -> None:
+        def seen(cache: Any, raw: Raw, *, gone: bool) -> None:
             key, own = key_of(raw), "ScaledObject" if raw.get("kind") == "ScaledObject" else kind
             before = cache.left_out.forget(own, key)
             try:

@@ -53,7 +53,6 @@ POOL_METADATA = (
     *("name", "namespace", "uid", "generation", "resourceVersion", "creationTimestamp", "deletionTimestamp"),
     "labels",
 )
-LABELS_TOO_LONG = f"labels: longer than {input_limits.LABELS} characters"
 ENDED = frozenset({"Succeeded", "Failed"})
 """Phases of a pod that has ended."""
 REPLICAS = ("spec", "replicas")
@@ -254,7 +253,8 @@ def pool(raw: Raw) -> Raw:
 
 def overlong(raw: Raw) -> str | None:
     """Part of a pool that is longer than is kept; else None. Budgets cannot tell whether they select such a pool."""
-    return LABELS_TOO_LONG if input_limits.size_of(raw["metadata"].get("labels") or {}) > input_limits.LABELS else None
+    most, size = input_limits.LABELS, input_limits.size_of(raw["metadata"].get("labels") or {})
+    return f"labels: longer than {most} characters" if size > most else None
 
 
 def workload(raw: Raw, held: Workload | None = None) -> Workload:
@@ -324,7 +324,6 @@ def pod(raw: Raw) -> Pod:
     waits = scheduled.get("reason") if scheduled.get("status") == "False" else None
     words = str(scheduled.get("message") or "no reason is given").partition(" preemption:")[0][:WORDS]
     labels = meta.get("labels") or {}
-    short = input_limits.size_of(labels) <= input_limits.LABELS
     found = Pod(
         name=meta["name"],
         uid=meta["uid"],
@@ -335,14 +334,13 @@ def pod(raw: Raw) -> Pod:
         unschedulable=words if waits == "Unschedulable" else "",
         going="deletionTimestamp" in meta or status.get("phase") in ENDED,
         cost=_deletion_cost(meta),
-        labels=_labelled(labels) if short else NO_LABELS,
+        labels=_labelled(labels),
         ended=status.get("phase") in ENDED,
         gated=waits == "SchedulingGated",
         devices=_shared(devices_of((raw.get("spec") or {},))),
         nodes=(raw.get("spec") or {}).get("nodeSelector") or NO_LABELS,
         placed=bool((raw.get("spec") or {}).get("nodeName")),
         holds_until=_holds_until(meta),
-        left_out="" if short else LABELS_TOO_LONG,
     )
     return bounded(found)
 
@@ -442,10 +440,8 @@ def owner_of(meta: Raw) -> Owner:
     return NO_OWNER
 
 
-@lru_cache(maxsize=4096)
-def _owner(uid: str, kind: str, name: str) -> Owner:
-    """The shared owner object for all pods of one ReplicaSet."""
-    return Owner(uid, sys.intern(kind), name)
+_owner = lru_cache(maxsize=4096)(Owner)
+"""The shared owner object for all pods of one ReplicaSet."""
 
 
 def parent_of(key: TargetKey, meta: Raw) -> Parent | None:
@@ -461,13 +457,11 @@ def parent_of(key: TargetKey, meta: Raw) -> Parent | None:
 
 
 def _shared(devices: Devices) -> Devices:
-    return _one(devices) if len(devices.resources) + len(devices.templates) <= input_limits.SHARED_NAMES else devices
+    return _one(*devices) if len(devices.resources) + len(devices.templates) <= input_limits.SHARED_NAMES else devices
 
 
-@lru_cache(maxsize=1024)
-def _one(devices: Devices) -> Devices:
-    """The shared object for all pods that ask for the same."""
-    return devices
+_one = lru_cache(maxsize=1024)(Devices)
+"""The shared object for all pods that ask for the same."""
 
 
 def _labelled(labels: Labels) -> Labels:

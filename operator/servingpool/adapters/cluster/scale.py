@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from operator import attrgetter
-from typing import Any, Protocol
 
 from servingpool.adapters.cluster import input_limits, kinds, objects
 from servingpool.adapters.cluster.arguments import batch_limit
 from servingpool.adapters.cluster.cache import ClusterCache
-from servingpool.adapters.cluster.devices import devices_of
+from servingpool.adapters.cluster.devices import Api, devices_of
 from servingpool.adapters.cluster.drain import read_drain
 from servingpool.adapters.cluster.errors import ClusterError, Forbidden, NotFound
 from servingpool.adapters.cluster.fair_order import in_turns
@@ -76,13 +75,6 @@ def known_sort(name: str) -> Sort:
     """Group and kind as kubectl takes them, as far as nobody is asked: of others the group is empty."""
     kind = name.lower().partition(".")[0]
     return ("apps", SHORT[kind]) if kind in SHORT else ("", name)
-
-
-class Api(Protocol):
-    """Part of a cluster that reading needs."""
-
-    async def get(self, path: str, **query: str) -> dict[str, Any]:
-        """The object at a path. NotFound, Forbidden and other ClusterErrors."""
 
 
 class Discovery:

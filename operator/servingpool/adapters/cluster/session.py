@@ -8,6 +8,7 @@ kopf takes a session of ours, and this one turns each of them into an outage, wh
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator
 from operator import attrgetter
@@ -17,10 +18,14 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from servingpool.adapters.cluster.errors import ClusterError, loads
+from servingpool.adapters.cluster.errors import NOT_FOUND, REFUSED, ClusterError, loads
 from servingpool.adapters.cluster.kubeconfig import Login, acting
 
+log = logging.getLogger(__name__)
+
 OK, UNAUTHORIZED, GONE = 200, 401, 410
+LISTS = ("items", "versions", "groups", "resources")
+"""Fields of which an answer to kopf has one: a list of objects, or of what there is to be listed."""
 FRESH = 10.0
 """Seconds for which a token counts as it was read, and between two tries with credentials read anew."""
 PAUSE = 5.0
@@ -78,50 +83,64 @@ class _Authorized:
 
 
 async def _as_outage(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """The answer, of which kopf can read what it reads. Anything else is an outage: kopf asks again, with pauses."""
     try:
         found = await send(request)
     except ClusterError as error:  # a token's file is being replaced, or the program that gives the token failed
         raise aiohttp.ClientConnectionError(str(error)) from error
-    if found.status == UNAUTHORIZED:
+    asked, why = request.url.query, f"{found.status} {found.reason}"
+    if "watch" in asked:
+        log.log(logging.WARNING if found.status >= REFUSED else logging.DEBUG, "Watch of %s: %s", request.url.path, why)
+        found.content = _Changes(found.content, refused=found.status >= REFUSED)  # type: ignore[assignment]
+        found.status = OK
+    elif found.status == NOT_FOUND and "limit" not in asked and request.url.path.count("/") > 1:
+        pass  # a version of an API that is not there
+    elif found.status >= REFUSED or await found.json() is None:
         found.release()
-        raise aiohttp.ClientConnectionError("401 Unauthorized")
+        if "continue" not in asked:
+            raise aiohttp.ClientConnectionError(f"{why}, and no list")
+        await asyncio.sleep(PAUSE)
+        raise aiohttp.ClientPayloadError(why)  # the rest of a list may be gone for good: kopf lists anew
     return found
 
 
 class _Tolerant(aiohttp.ClientResponse):
     """An answer that can always be read."""
 
-    async def start(self, connection: Any) -> aiohttp.ClientResponse:
-        await super().start(connection)
-        if self.status == OK and self.url.query.get("watch") == "true":
-            self.content = _Changes(self.content)  # type: ignore[assignment]
-        return self
-
     async def json(self, **_: Any) -> Any:
+        """A list of objects, or a part of discovery; None where it is neither."""
         try:
-            return loads(await self.read())
-        except ValueError as error:
-            await asyncio.sleep(PAUSE)
-            raise aiohttp.ClientConnectionError("the answer is no JSON, perhaps a login page") from error
+            found = loads(await self.read())
+            part = next(name for name in LISTS if name in found)
+            kept = [one for one in found[part] or () if part != "items" or isinstance(one["metadata"], dict)]
+            return {**found, part: kept, "metadata": found.get("metadata") or {}}
+        except (AttributeError, KeyError, StopIteration, TypeError, ValueError):
+            return None
 
 
 class _Changes:
     """The body of a watch. An error in it, or a line that is no change, makes the watch begin anew."""
 
-    def __init__(self, content: aiohttp.StreamReader) -> None:
-        self._content = content
+    def __init__(self, content: aiohttp.StreamReader, *, refused: bool = False) -> None:
+        self._content, self._refused = content, refused
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._content, name)
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
         rest = b""  # what a watch is cut off in is dropped: it goes on after the last change
-        async for chunk in self._content.iter_chunked(size):
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in filter(None, lines):
-                if (change := _change(line)) == ANEW:
-                    await asyncio.sleep(PAUSE)
-                yield change + b"\n"
+        began = (loop := asyncio.get_running_loop()).time()
+        if not self._refused:
+            async for chunk in self._content.iter_chunked(size):
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in filter(None, lines):
+                    if (change := _change(line)) == ANEW:
+                        await asyncio.sleep(PAUSE)
+                    yield change + b"\n"
+        if loop.time() - began < PAUSE:  # else what ends at once would be asked for without a pause
+            await asyncio.sleep(PAUSE)
+        if self._refused:
+            yield ANEW + b"\n"
 
 
 def _change(line: bytes) -> bytes:

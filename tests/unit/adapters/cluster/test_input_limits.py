@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from servingpool.adapters.cluster import arguments, drain, input_limits, objects, quantity, selector
+from servingpool.adapters.cluster import drain, input_limits, objects, quantity, selector
 from servingpool.adapters.cluster.accelerators import counted
 from servingpool.adapters.cluster.arguments import batch_limit, words
 from servingpool.adapters.cluster.autoscaling import LAST_APPLIED, manifest_writers
@@ -57,7 +57,6 @@ PARSERS: dict[str, Callable[[int], object]] = {
     "sidecars": lambda n: devices_of([init_containers(n // 64, restartPolicy="Always")]),
     "a name of a resource": lambda n: counted({f"nvidia.com/{'-' * n}gpu": 1, "." * n + "tencent.com/gpu": 1}),
     "a deletion cost": lambda n: objects.pod(pod(annotations={objects.DELETION_COST: "1" * n})),
-    "labels": lambda n: objects.pod(pod(labels={f"a{i}": "b" for i in range(n // 8)})),
     "owners": lambda n: objects.pod(pod(ownerReferences=[{"kind": "A", "uid": "b"}] * (n // 16))),
     "managers": lambda n: objects.workload(deployment(managedFields=[{"manager": "a", "fieldsV1": {}}] * (n // 16))),
     "an applied manifest": lambda n: manifest_writers(
@@ -100,13 +99,6 @@ def test_a_selector_that_nobody_writes_selects_nothing(text: str) -> None:
     assert selector.parse(text) is None
 
 
-def test_a_pod_with_more_labels_than_are_kept_has_none_and_says_so() -> None:
-    found = objects.pod(pod(labels={f"app-{i}": "b" * 63 for i in range(1_000)}))
-    assert found.labels == {}
-    assert found.left_out == "labels: longer than 8192 characters"
-    assert arguments.option(["--a=b"], "--a") == "b"
-
-
 MEGABYTE = {f"key-{i}": "v" * 63 for i in range(10_000)}
 LONG_OWNER = [{"kind": "ReplicaSet", "uid": "b", "name": "a" * 1_000_000, "controller": True}]
 
@@ -117,8 +109,9 @@ LONG_OWNER = [{"kind": "ReplicaSet", "uid": "b", "name": "a" * 1_000_000, "contr
         {**pod(), "spec": {"nodeSelector": MEGABYTE}},
         {**pod(), "spec": {"overhead": {f"nvidia.com/{'a' * 40}{i}": 1 for i in range(1_000)}}},
         pod(ownerReferences=LONG_OWNER),
+        pod(labels=MEGABYTE),
     ],
-    ids=["node selector", "devices", "owner"],
+    ids=["node selector", "devices", "owner", "labels"],
 )
 def test_a_pod_of_which_too_much_would_be_kept_is_left_out_by_name(raw: dict[str, Any]) -> None:
     cache = ClusterCache()
