@@ -178,8 +178,7 @@ def show(pool: ServingPool, console: Console | None = None) -> None:
 def show_past(key: tuple[str, str], status: Status, slo: Slo | None, console: Console | None = None) -> None:
     """Print a decision of the past, as far as metrics have it."""
     decision = status.last_decision
-    if decision is None:
-        raise ValueError("a past without a decision has nothing to show")
+    assert decision is not None
     decided = Text(f"decided {write(decision.at)}, {decision.verdict}", style="dim")
     parts = [Text("from the operator's metrics in Prometheus"), *_explained(status, slo, decision, decided)]
     _framed(console or terminal(), key, parts)
@@ -223,7 +222,9 @@ def _cause(status: Status) -> Iterator[RenderableType]:
     """The worst condition, since when, and what to do; nothing where the fleet is only limited."""
     cause = status.cause
     if cause is not None and cause.type is not ConditionType.SCALING_LIMITED:
-        yield Text(f"{cause.reason}, since {write(cause.last_transition_time)}: {cause.message}", style="yellow")
+        last, since = status.last_decision, cause.last_transition_time
+        when = "" if last is not None and last.at == since else f", since {write(since)}"  # no metric has it
+        yield Text(f"{cause.reason}{when}: {cause.message}", style="yellow")
         yield Text(f"What to do: {ACTIONS.get(cause.reason, 'see the conditions')}", style="yellow")
         yield Text("")
 

@@ -41,6 +41,7 @@ LOOKS_APART = 5.0
 """Seconds between two looks for the scrape that follows a change."""
 NEXT_TICK = 16.0
 """Seconds after a decision in which the next one is made, by the default interval of 15 s."""
+UNSEEN = "Its decision was not scraped"
 NOT_SCRAPED = "not scraped"
 """The outcome of a change where it may have been known between two scrapes."""
 EXPLAINED_WITHIN = 60.0
@@ -52,8 +53,7 @@ def status_of(record: Record) -> Status | None:
     at, desired = one(record, Metric.DECIDED_AT), one(record, Metric.DESIRED_REPLICAS)
     if at is None or desired is None:
         return None
-    ready, most = one(record, Metric.READY_REPLICAS), one(record, Metric.MAX_REPLICAS)
-    bounds = _bounds(record)
+    ready, most, bounds = one(record, Metric.READY_REPLICAS), one(record, Metric.MAX_REPLICAS), _bounds(record)
     return Status(
         conditions=tuple(_conditions(record, at)),
         fleet=f"{_count(ready)}/{desired:.0f}/{_count(most)}",
@@ -132,7 +132,10 @@ def changes(source: OwnRecord, start: float, end: float, step: float) -> Iterato
     Raises as `OwnRecord.over`. A change that another followed before the next scrape is not seen.
     """
     records = source.over(ASKED, start, end, step)
-    return changes_in(records, start, lambda time: status_of(source.at(time)))
+    for change in changes_in(records, start, lambda time: status_of(source.at(time))):
+        # Two scrapes may lie between two looks: the decision is looked for by its own time.
+        late = change.why.startswith(UNSEEN)
+        yield _explained(change, status_of(record_at(source, change.at.timestamp()))) if late else change
 
 
 def changes_in(
@@ -196,9 +199,9 @@ def _explained(change: Change, status: Status | None) -> Change:
     elif abs(late) < 1.0:
         why = decision.reason
     elif late <= EXPLAINED_WITHIN:
-        why = f"Its decision was not scraped; {late:.0f} s later: {decision.reason}"
+        why = f"{UNSEEN}; {late:.0f} s later: {decision.reason}"
     else:
-        why = "Its decision was not scraped."
+        why = f"{UNSEEN}."
     return change.model_copy(update={"why": why})
 
 
@@ -301,8 +304,8 @@ def _conditions(record: Record, at: float) -> Iterator[Condition]:
 
 def _moved(record: Record, requested: float | None, desired: int) -> str:
     """The beginning of the decision's sentence."""
-    verdict = _verdict(record, requested, desired)
-    moved = {Verdict.SCALE_UP: "scale up", Verdict.SCALE_DOWN: "scale down"}.get(verdict)
+    verbs = {Verdict.SCALE_UP: "scale up", Verdict.SCALE_DOWN: "scale down"}
+    moved = verbs.get(_verdict(record, requested, desired))
     changed = [
         f"{one.name} {one.replicas} -> {one.desired}" for one in _targets(record) or () if one.desired != one.replicas
     ]
@@ -317,8 +320,8 @@ def _sentence(moved: str, need: float | None, figures: Mapping[str, float], limi
     if (arrivals := figures.get("arrivals")) is not None:
         told.append(f"{arrivals:.2g} requests/s")
     if (forecast := figures.get("forecast")) is not None:
-        ahead = f"in {figures.get('horizon', 0.0):.0f} s (cold start) traffic should keep"
-        told.append(f"{ahead} {forecast:.2g} replicas busy")
+        ahead = f"in {figures.get('horizon', 0.0):.0f} s (cold start)"
+        told.append(f"{ahead} traffic should keep {forecast:.2g} replicas busy")
     told.append("the need is unknown" if need is None else f"{shown(need)} {'is' if need == 1.0 else 'are'} needed")
     told += [f"{limit.name} {limit.before} -> {limit.after}" for limit in limits]
     return f"{moved}: {'; '.join(told)}"
@@ -328,9 +331,7 @@ def _verdict(record: Record, requested: float | None, desired: int) -> Verdict:
     targets = _targets(record) or ()
     if any(one.desired > one.replicas for one in targets):  # a replacement begins as a scale-up
         return Verdict.SCALE_UP
-    if requested is None or desired == requested:
-        return Verdict.HOLD
-    return Verdict.SCALE_UP if desired > requested else Verdict.SCALE_DOWN
+    return Verdict.HOLD if requested is None else verdict_of(desired, round(requested))
 
 
 def _whole(figure: float | None) -> int | None:
@@ -350,4 +351,4 @@ def _brief(seconds: float | None) -> str | None:
 
 
 def _percent(share: float | None) -> float | None:
-    return None if share is None else round(100.0 * share, 4)
+    return None if share is None else round(100.0 * share, 2)

@@ -14,7 +14,7 @@ from servingpool.adapters.prometheus.own_record import AmbiguousRecord, Record, 
 from servingpool.api.status import Change, Status
 from servingpool.api.time import from_unix
 from servingpool.catalogue.metrics import POOL, Metric
-from servingpool.record.past import changes_in, status_of
+from servingpool.record.past import UNSEEN, changes_in, status_of
 from servingpool_dashboard.rows import Key
 
 POINTS = 360
@@ -35,7 +35,6 @@ ASKED = tuple(metric for metric in Metric if metric.labels[:2] == POOL and metri
 RECOMMENDATION = "recommendation"
 """Who changed nothing: the operator in mode Recommend or Paused."""
 NAMELESS = "No Prometheus was named: start with --prometheus URL, or set SERVINGPOOL_PROMETHEUS."
-UNSEEN = "Its decision was not scraped."
 
 Column = list[float | None]
 
@@ -191,7 +190,7 @@ def _columns(times: list[float], records: Mapping[float, Record], step: float) -
 
 def _changes(records: Mapping[float, Record], start: float, step: float, *, recommending: bool) -> Iterable[Change]:
     for change in changes_in(records.items(), start, lambda moment: status_of(records[moment])):
-        coarse = change.why == UNSEEN and step > FINEST
+        coarse = change.why == f"{UNSEEN}." and step > FINEST
         yield change.model_copy(update={"why": "Look at a shorter time for the reason."}) if coarse else change
     if not recommending:
         return

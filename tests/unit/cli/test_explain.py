@@ -151,7 +151,7 @@ def test_the_cause_comes_first_then_the_age_and_what_is_unknown_is_one_row(monke
     decision = {key: value for key, value in DECISION.items() if key not in ("need", "safeLoad", "load", "forecast")}
     lost = {"type": "MetricsAvailable", "status": "False", "reason": "NotScraped", "message": "No target."}
     contested = CONDITION | {"status": "False", "reason": "ReplicasContested", "message": "argocd resets."}
-    bad = [one | {"lastTransitionTime": AT} for one in (contested, lost)]
+    bad = [one | {"lastTransitionTime": "2026-01-01T09:50:00Z"} for one in (contested, lost)]
     pools = FakePools(stored({"fleet": "2/2/8", "replicas": 2, "lastDecision": decision, "conditions": bad}))
     pools.nobody = "Nobody decides since 10:00."
     monkeypatch.setattr(Pools, "connect", lambda *_: pools)
@@ -160,7 +160,7 @@ def test_the_cause_comes_first_then_the_age_and_what_is_unknown_is_one_row(monke
     assert (shown.exit_code, shown.stderr) == (0, "Nobody decides since 10:00.\n")
     lines = shown.stdout.splitlines()
     assert lines[2:4] == [
-        f"NotScraped, since {AT}: No target.",
+        "NotScraped, since 2026-01-01T09:50:00Z: No target.",
         "What to do: Add a PodMonitor or ServiceMonitor that selects the pods.",
     ]
     assert lines[6] == f"decided 2m30s ago ({AT}), ScaleUp"
