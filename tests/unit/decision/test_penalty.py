@@ -8,8 +8,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from servingpool.decision.learn.forecast import FORECASTS_KEPT as KEPT
 from servingpool.decision.learn.forecast import SPACING, WorkForecast
@@ -133,12 +131,11 @@ def test_half_a_minute_later_two_hours_of_bursts_give_about_the_same_penalty(see
     assert all(max(one / later, later / one) < 1.5 for one, later in pairwise(rolling))
 
 
-def test_where_no_fleet_suffices_it_is_the_greatest() -> None:
-    # 6 replicas kept busy need 14, and there are 5.
-    assert found(on_and_off(6.0, 40), most=5) == GREATEST
-
-
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=40), st.integers(1, 50))
-def test_the_running_maximum_is_what_looking_back_from_each_place_gives(values: list[int], span: int) -> None:
-    looked = [max(values[max(0, at + 1 - span) : at + 1]) for at in range(len(values))]
-    assert costs._highest_of_last(span, np.array(values)).tolist() == looked
+@pytest.mark.parametrize(("begin", "end", "paid"), [(60, 66, False), (228, 234, True), (60, KEPT + 4, True)])
+def test_a_burst_that_no_fleet_could_have_served_is_paid_for_only_until_it_is_over(
+    begin: int, end: int, paid: bool
+) -> None:
+    # Ten times the usual: over for long, over for minutes, and come to stay.
+    levels = np.where((np.arange(KEPT + 4) >= begin) & (np.arange(KEPT + 4) < end), 20.0, 2.0)
+    pairs = np.column_stack((levels[:-4], levels[:-4], levels[4:]))
+    assert (found(WorkForecast(pairs=pairs, mean=2.0, seen=7200.0)) == GREATEST) is paid

@@ -120,15 +120,6 @@ class Forecast:
     initial_replicas: int = 0
     """Replicas at first sight."""
 
-    def __eq__(self, other: object) -> bool:
-        """Whether both forecasts hold the same values. The `__eq__` that `dataclass` writes cannot compare arrays."""
-        if not isinstance(other, Forecast):
-            return NotImplemented
-        mine, theirs = ((one.pending, one.mean, one.seen, one.initial_replicas) for one in (self, other))
-        return mine == theirs and np.array_equal(self.pairs, other.pairs)
-
-    __hash__ = None  # type: ignore[assignment]  # as of any value that holds an array
-
     def update(
         self, *, now: float, demand: Rates, usual: Rates, ready: int, horizon: float, elapsed: float, files: bool = True
     ) -> Forecast:

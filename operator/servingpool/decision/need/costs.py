@@ -83,25 +83,19 @@ class CostMatrix:
         # Misses are counted per request, so a demand weighs by its own size: a burst of twice the usual load brings
         # twice the requests to be late.
         self.fleets = fleets = sizes.fleets
-        self._misses = states.likely @ (states.levels * curve.cost(states.levels / fleets))
+        self.misses = states.likely @ (states.levels * curve.cost(states.levels / fleets))
         self._prices = np.where(fleets < np.minimum(states.least, fleets[-1])[:, None], np.inf, sizes.prices)
 
     def choose(self, penalty: float) -> NDArray[np.intp]:
         """The column, for each state, of the fleet with the least sum of replicas and misses at their penalty."""
-        columns: NDArray[np.intp] = (self._prices + penalty * self._misses).argmin(axis=1)
+        columns: NDArray[np.intp] = (self._prices + penalty * self.misses).argmin(axis=1)
         return columns
-
-    @property
-    def misses(self) -> Array:
-        """Expected misses of the last state with each fleet."""
-        last: Array = self._misses[-1]
-        return last
 
     def candidates(self, column: int) -> tuple[Candidate, ...]:
         """Fleets weighed for the last state around a column, without those that the expected demand rules out."""
         near = range(max(0, column - 2), min(len(self.fleets), column + 3))
         return tuple(
-            Candidate(float(self.fleets[at]), float(self._misses[-1, at]))
+            Candidate(float(self.fleets[at]), float(self.misses[-1, at]))
             for at in near
             if math.isfinite(self._prices[-1, at])
         )
@@ -146,7 +140,7 @@ def cheapest(
             if (state, at) == (len(columns) - 1, 0):
                 candidates = refined.candidates(column)
     expected = float((states.likely @ states.levels)[-1, 0])
-    return Cheapest(found, candidates, fleets, costs.misses, expected)
+    return Cheapest(found, candidates, fleets, costs.misses[-1], expected)
 
 
 def miss_penalty(
@@ -167,7 +161,8 @@ def miss_penalty(
     demand with the fleets that each penalty would have chosen. The margin is in standard errors of the sum of misses,
     from blocks of ten minutes, for the misses of one burst come together.
 
-    `greatest` where none does, or nothing came. `held`: seconds for which a fleet keeps what was recommended.
+    `greatest` where none does, or nothing came; where even that does not, overloads far beyond its fleets are left out.
+    `held`: seconds for which a fleet keeps what was recommended.
     """
     past = forecast.past(curve.load_for(allowance))
     if past is None:
@@ -177,45 +172,58 @@ def miss_penalty(
     weighed = every.at(every.coarse())
     costs = CostMatrix(States.of(past.outlook, curve, allowance), curve, weighed)
     late = past.counts[:, None] * observed * curve.cost(observed / weighed.fleets)
-    within = allowance * float(past.counts @ past.observed)
+    work = past.counts * past.observed
     rows, moments = np.arange(len(late)), past.moments
     # Of what was seen and is no longer remembered the budget has the sum: the error falls with the root of all of it.
     margin = params.penalty_margin * math.sqrt(min(1.0, FORECASTS_KEPT * SPACING / max(forecast.seen, 1.0)))
     believed = np.maximum(past.counts[moments:], NOTHING)
-    unavoidable = curve.floor * past.counts * past.observed
-    block = np.ones(BLOCK)
+    unavoidable = curve.floor * work
     held_for = round(held / SPACING)
 
-    def holds(penalty: float) -> bool:
+    def misses(penalty: float) -> Array:
         chosen = costs.choose(penalty)
         if held_for and moments:
             kept = _highest_of_last(held_for, costs.choose(params.hysteresis * penalty)[: moments - 1])
             chosen[1:moments] = np.maximum(chosen[1:moments], kept)
-        spent = late[rows, chosen]
+        return late[rows, chosen]
+
+    def holds(penalty: float, counted: Array) -> bool:
+        spent = misses(penalty) * counted
         # What misses at any fleet size comes evenly, and is no burst.
         bursts = np.maximum(0.0, spent - unavoidable)
         squares = float((bursts[moments:] ** 2 / believed).sum())
         if moments:
             # Of blocks that begin at every moment: where a block's edge falls must not move the penalty.
-            squares += float((np.convolve(bursts[:moments], block) ** 2).sum()) / BLOCK
-        return float(spent.sum()) + margin * math.sqrt(squares) <= within
+            squares += float((np.convolve(bursts[:moments], np.ones(BLOCK)) ** 2).sum()) / BLOCK
+        return float(spent.sum()) + margin * math.sqrt(squares) <= allowance * float(work @ counted)
 
-    low, high = params.least_penalty, greatest
-    if not holds(high):
-        return high
+    low, high, counted = params.least_penalty, greatest, np.ones(len(late))
+    if not holds(high, counted):
+        if moments:
+            counted[:moments] -= _hopeless((misses(high) > 2.0 * work)[:moments], past.observed[:moments])
+        if not holds(high, counted):
+            return high
     while high / low > FINEST:
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if holds(middle) else (middle, high)
+        low, high = (low, middle) if holds(middle, counted) else (middle, high)
     return high
+
+
+def _hopeless(overloaded: NDArray[np.bool_], observed: Array) -> NDArray[np.bool_]:
+    """The moments within ten minutes around overloads that are over; none where they are a quarter of all moments.
+
+    Two misses a request are far beyond any fleet with these cold starts, and such a burst held the penalty at its
+    greatest for two hours. What came to stay is not over, and is paid for.
+    """
+    overloaded &= observed > observed[-BLOCK:].max()
+    around: NDArray[np.bool_] = np.convolve(overloaded, np.ones(BLOCK), "same")[: len(overloaded)] > 0.0
+    return around & bool(4 * around.sum() <= len(around))
 
 
 def _highest_of_last(span: int, values: NDArray[np.intp]) -> NDArray[np.intp]:
     """The highest of the last `span` values at each place, up to it."""
-    highest, width = values.copy(), 1
-    while width < span:
-        step = min(width, span - width)
-        highest[step:] = np.maximum(highest[step:], highest[:-step])
-        width += step
+    padded = np.concatenate((np.zeros(span, dtype=np.intp), values))
+    highest: NDArray[np.intp] = np.lib.stride_tricks.sliding_window_view(padded, span)[1:].max(axis=1)
     return highest
 
 

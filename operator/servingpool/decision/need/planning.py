@@ -28,8 +28,6 @@ from servingpool.decision.zero import GatewayDemand
 
 PENALTY_SHARE = 1.0 / 60.0
 """Share of the remembered time for which about a penalty is kept: to find a penalty takes longer than two decisions."""
-PENALTY_LASTS = PENALTY_SHARE * REMEMBERED
-"""Seconds for which about a penalty is kept at most."""
 
 
 def plan(
@@ -180,7 +178,7 @@ def _penalty_lasts(forecast: WorkForecast) -> float:
     Pools that were first seen together would look for theirs in the same tick for ever, so it is drawn for each, from
     digits of a figure that no two pools have alike.
     """
-    return (0.75 + 0.5 * (1e6 * forecast.mean % 1.0)) * min(PENALTY_LASTS, PENALTY_SHARE * forecast.seen)
+    return (0.75 + 0.5 * (1e6 * forecast.mean % 1.0)) * PENALTY_SHARE * min(REMEMBERED, forecast.seen)
 
 
 def at_zero(observation: Observation, pool: Pool, memory: Memory, now: float, frontier: Frontier) -> AtZero | None:
