@@ -62,7 +62,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     sleeping = at_zero(seen, pool, memory, now, frontier)
     limited = limit(seen, pool, bounds, memory, sleeping or planned, now, queues.longest_wait, fleet)
     found = figures(pool, memory, updated, planned, queues, now)
-    doubts = explain.doubts(memory, planned, standing, pool)
+    doubts = explain.doubts(memory, planned, standing, memory.absent(seen), pool)
     parts, limited = _split(fleet, seen, pool, memory, planned, limited, now)
     moved, need = moves(parts, memory.profile.reference), _need(pool, memory, planned, sleeping, now)
     decision = Decision(

@@ -12,7 +12,7 @@ from servingpool.decision.decision import Limited
 from servingpool.decision.figures import Figures
 from servingpool.decision.learn.memory import Memory, UpdateResult
 from servingpool.decision.learn.miss_curve import tpot_infeasible
-from servingpool.decision.observation import Reading, Unknown
+from servingpool.decision.observation import Reading, Replica, Unknown
 from servingpool.decision.observe.gauges import doubted_queue
 from servingpool.decision.observe.samples import Standing
 from servingpool.decision.plan import AtZero, Plan
@@ -63,9 +63,11 @@ def reason(
     return f"{moved}: {'; '.join(parts)}"
 
 
-def doubts(memory: Memory, plan: Plan | Unknown, standing: Sequence[Standing], pool: Pool) -> list[str]:
-    """Sentences on figures that were read and are not believed."""
-    found = []
+def doubts(
+    memory: Memory, plan: Plan | Unknown, standing: Sequence[Standing], absent: Sequence[Replica], pool: Pool
+) -> list[str]:
+    """Sentences on figures that were read and are not believed, and on replicas that are away."""
+    found = [f"{one.name} served and is not Ready: more is planned for such losses" for one in absent[:MOST_NAMED]]
     if memory.damaged is not None and memory.coverage > 0.0:
         found.append(f"left out of this scrape: {memory.damaged}")
     if standing:

@@ -123,6 +123,8 @@ class World:
     memory: Memory = field(default_factory=Memory)
     engines: list[Engine] = field(default_factory=list)
     ordered: list[float] = field(default_factory=list)
+    away: list[Engine] = field(default_factory=list)
+    """Not Ready, though they served."""
     lost: set[str] = field(default_factory=set)
     blind: bool = False
     rollout: bool = False
@@ -140,7 +142,7 @@ class World:
 
     @property
     def requested(self) -> int:
-        return len(self.engines) + len(self.ordered)
+        return len(self.engines) + len(self.away) + len(self.ordered)
 
     def observation(self) -> Observation:
         ready = tuple(
@@ -155,7 +157,7 @@ class World:
         return Observation(
             requested=self.requested,
             ready=ready,
-            starting=starting,
+            starting=(*starting, *(Replica(e.name, age=self.now - e.ready_at) for e in self.away)),
             metrics=Unknown("Prometheus did not answer") if self.blind else pages,
             rollout=self.rollout,
         )

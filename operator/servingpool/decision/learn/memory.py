@@ -13,7 +13,7 @@ from servingpool.decision.learn.forecast import Forecast, WorkForecast
 from servingpool.decision.learn.kinds import ColdStart, Kind, Kinds, Shortage, kind_of
 from servingpool.decision.learn.miss_curve import Curve, MissCurve
 from servingpool.decision.learn.queue_in_ttft import QueueInTtft
-from servingpool.decision.observation import Reading, Unknown
+from servingpool.decision.observation import Observation, Reading, Replica, Unknown
 from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.gauges import GatewayGauge
 from servingpool.decision.observe.latency import Tail
@@ -195,6 +195,10 @@ class Memory:
         A replica that goes and comes back sooner has cost more than it saved.
         """
         return max(pool.params.scale_down_window, pool.params.scale_down_starts * self.horizon(pool))
+
+    def absent(self, observation: Observation) -> list[Replica]:
+        """The replicas that served and are not Ready now: they crashed, or their node is away."""
+        return [one for one in observation.starting if one.name in self.samples]
 
     def idle_for(self, now: float) -> Reading:
         """Seconds since the last request, at the gateway or the engines, of a pool that may go to zero."""

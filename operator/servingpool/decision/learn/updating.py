@@ -33,7 +33,7 @@ from servingpool.decision.observe.gauges import with_believed_queue
 from servingpool.decision.observe.latency import Misses, Tail
 from servingpool.decision.observe.lateness import Lateness
 from servingpool.decision.observe.queueing import Look, looked
-from servingpool.decision.observe.window import MINUTE, Demand, Slice, rate_window, usual
+from servingpool.decision.observe.window import MINUTE, NOTHING, Demand, Slice, rate_window, usual
 from servingpool.decision.params import LONGEST_GAP
 from servingpool.decision.pool import Pool
 
@@ -332,10 +332,13 @@ def _calibration(
 
 def _forecast(tick: _Tick, memory: Memory, demand: Demand) -> Forecast:
     """The forecast with the tick."""
-    pool, now = tick.pool, tick.now
+    pool, now, serving = tick.pool, tick.now, tick.observation.serving
+    # Of a fleet that loses replicas from time to time, so much more is needed that the rest can serve.
+    absent = math.fsum(one.weight for one in memory.absent(tick.observation))
+    more = 1.0 + absent / max(serving, absent, NOTHING)
     return memory.profile.forecast.update(
         now=now,
-        demand=demand.rates,
+        demand=Rates(*(more * rate for rate in demand.rates)),
         usual=memory.window.last(pool.params.mean_window).mean_demand,
         ready=round(tick.observation.serving),
         horizon=memory.horizon(pool),
