@@ -203,7 +203,6 @@ REFUSALS: dict[str, dict[str, Any]] = {
 LINES = {
     "ends at once": b"",
     "an error": b'{"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcdserver: no leader"}}\n',
-    "a page": b"<html>\n",
     "no metadata": b'{"type": "ADDED", "object": ["metadata"]}\n',
     "a broken line": b'{"type": "MODIFIED", "object": {"meta\n',
     "cut off": change(deployment("seen", 3))[:40],

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from servingpool.adapters.cluster import input_limits
 from servingpool.adapters.cluster.accelerators import counted
 from servingpool.adapters.cluster.errors import ClusterError, NotFound
+from servingpool.adapters.cluster.fair_order import in_turns
 from servingpool.adapters.cluster.paths import path_of
 from servingpool.adapters.cluster.quantity import whole
 from servingpool.decision.observation import Unknown
@@ -22,6 +26,7 @@ MOST_NAMES = 1024
 READ_FOR = 60.0
 """Seconds for which a template counts as it was read. Its spec cannot change, but it can be made anew."""
 NOT_READ = Unknown("the ResourceClaimTemplate has not been read yet")
+NEVER = (float("-inf"), NOT_READ)
 
 
 class Devices(NamedTuple):
@@ -126,16 +131,12 @@ def _add(to: Amounts, more: Amounts) -> None:
         to[name] = to.get(name, 0) + amount
 
 
-class _Unclear(Exception):
-    """How many devices a request asks for is not known from it alone."""
-
-
 def requested(template: Raw, device_class: str) -> int | Unknown:
     """Devices of this class that a claim of this ResourceClaimTemplate asks for."""
     try:
         devices = template["spec"]["spec"].get("devices") or {}
         return sum(_of_request(each, device_class) for each in devices.get("requests") or ())
-    except _Unclear as unclear:
+    except ClusterError as unclear:
         return Unknown(str(unclear))
     except (AttributeError, KeyError, TypeError, ValueError) as defect:
         return Unknown(f"its fields are not as expected ({type(defect).__name__})")
@@ -143,12 +144,12 @@ def requested(template: Raw, device_class: str) -> int | Unknown:
 
 def _of_request(request: Raw, device_class: str) -> int:
     if "firstAvailable" in request:
-        raise _Unclear("its request lists alternatives")
+        raise ClusterError("its request lists alternatives")
     exactly = request.get("exactly", request)  # before v1, the request itself
     if exactly.get("deviceClassName") != device_class:
         return 0
     if exactly.get("allocationMode", "ExactCount") != "ExactCount":
-        raise _Unclear(f"its allocationMode is {exactly['allocationMode']}")
+        raise ClusterError(f"its allocationMode is {exactly['allocationMode']}")
     return int(exactly.get("count", 1))
 
 
@@ -176,7 +177,7 @@ class ClaimTemplates:
         total = 0
         for name in devices.templates:
             self.wanted.add((namespace, name))
-            _, found = self._read.get((namespace, name), (0.0, NOT_READ))
+            _, found = self._read.get((namespace, name), NEVER)
             amount = found if isinstance(found, Unknown) else requested(found, device_class)
             if isinstance(amount, Unknown):
                 return Unknown(f"ResourceClaimTemplate '{name}': {amount.reason}")
@@ -189,13 +190,17 @@ class ClaimTemplates:
         self._read = {
             key: each for key, each in self._read.items() if key in wanted or 0.0 <= now - each[0] < 10.0 * READ_FOR
         }
-        for key in sorted(wanted):
-            at, _ = self._read.get(key, (float("-inf"), NOT_READ))
-            if not 0.0 <= now - at < READ_FOR:
-                found = await self._fetch(*key)
-                # What was read before holds while the API server does not answer: its spec cannot change.
-                if isinstance(found, Mapping) or isinstance(self._read.get(key, (0.0, NOT_READ))[1], Unknown):
-                    self._read[key] = now, found
+        # Namespaces have turns, in each what was read longest ago: whoever names thousands waits for himself.
+        order = sorted(wanted, key=lambda key: self._read.get(key, NEVER)[0])
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(READ_FOR / 6.0):  # the status of the budgets waits for it
+                for key in in_turns(order, itemgetter(0)):
+                    at, before = self._read.get(key, NEVER)
+                    if not 0.0 <= now - at < READ_FOR:
+                        found = await self._fetch(*key)
+                        # What was read before holds while the API server does not answer: its spec cannot change.
+                        if isinstance(found, Mapping) or isinstance(before, Unknown):
+                            self._read[key] = now, found
 
     async def _fetch(self, namespace: str, name: str) -> Raw | Unknown:
         for version in CLAIM_VERSIONS:

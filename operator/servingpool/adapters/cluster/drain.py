@@ -71,9 +71,7 @@ def _pre_stop(lifecycle: Raw | None) -> Reading:
     if "sleep" in hook:
         return float(hook["sleep"].get("seconds", 0))
     said = words(hook.get("exec", {}))
-    if said is None:
-        return HOOK_UNCLEAR
-    if LOOPS.intersection(said):
+    if said is None or LOOPS.intersection(said):
         return HOOK_UNCLEAR
     for place, word in enumerate(said):
         if program(word) == "sleep":

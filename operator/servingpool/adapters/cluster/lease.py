@@ -127,7 +127,7 @@ class Election:
             duration = float(spec.get("leaseDurationSeconds") or self._terms.duration)
             if self._clock() < self._seen_at + duration:
                 return
-        transitions = int(spec.get("leaseTransitions") or 0) + (holder != self.identity)
+        transitions = min(2**31 - 1, int(spec.get("leaseTransitions") or 0) + (holder != self.identity))
         held["metadata"]["labels"] = (held["metadata"].get("labels") or {}) | dict([OPERATOR])
         held["spec"] = spec | self._spec(transitions=transitions, acquired=spec if holder == self.identity else None)
         try:

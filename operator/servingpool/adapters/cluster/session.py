@@ -89,13 +89,12 @@ async def _as_outage(request: aiohttp.ClientRequest, send: aiohttp.ClientHandler
     except ClusterError as error:  # a token's file is being replaced, or the program that gives the token failed
         raise aiohttp.ClientConnectionError(str(error)) from error
     asked, why = request.url.query, f"{found.status} {found.reason}"
+    absent = found.status == NOT_FOUND and "limit" not in asked and request.url.path.count("/") > 1  # of an API
     if "watch" in asked:
         log.log(logging.WARNING if found.status >= REFUSED else logging.DEBUG, "Watch of %s: %s", request.url.path, why)
         found.content = _Changes(found.content, refused=found.status >= REFUSED)  # type: ignore[assignment]
         found.status = OK
-    elif found.status == NOT_FOUND and "limit" not in asked and request.url.path.count("/") > 1:
-        pass  # a version of an API that is not there
-    elif found.status >= REFUSED or await found.json() is None:
+    elif not absent and (found.status >= REFUSED or await found.json() is None):
         found.release()
         if "continue" not in asked:
             raise aiohttp.ClientConnectionError(f"{why}, and no list")

@@ -12,17 +12,20 @@ from servingpool.adapters.cluster.errors import ClusterError, NotFound
 from servingpool.adapters.cluster.quantity import whole
 from servingpool.decision.observation import Unknown
 
+from . import virtual_time
+
 
 class Api:
     """Has ResourceClaimTemplates of the second version."""
 
     def __init__(self) -> None:
         self.found: dict[str, Any] = {}
-        self.broken = False
+        self.broken, self.late = False, 0.0
         self.asked = 0
 
     async def get(self, path: str, **_: str) -> dict[str, Any]:
         self.asked += 1
+        await asyncio.sleep(self.late)
         if self.broken:
             raise ClusterError("500")
         if "/v1beta2/" not in path or path.rpartition("/")[2] not in self.found:
@@ -109,7 +112,6 @@ def test_a_pod_holds_what_kubernetes_reserves_for_it(pod: dict[str, Any], amount
         ({"metax-tech.com/sgpu": "1", "metax-tech.com/vcore": "60", "metax-tech.com/vmemory": "4"}, 1),
         ({"enflame.com/vgcu": "1", "enflame.com/vgcu-percentage": "22"}, 1),
         ({"example.com/rdma": "4", "nvidia.com/hostdev": "2", "cpu": "8", "hugepages-2Mi": "1Gi"}, 0),
-        ({"nvidia.com/gpu": "0", "nvidia.com/gpumem": "0"}, 0),
     ],
 )
 def test_devices_are_counted_and_their_attributes_are_not(limits: dict[str, object], gpus: int) -> None:
@@ -160,10 +162,6 @@ def test_quantities_are_read_as_kubernetes_writes_them(text: object, amount: int
         ),
         ({"firstAvailable": []}, Unknown("its request lists alternatives")),
         ({"exactly": None}, Unknown("its fields are not as expected (AttributeError)")),
-        (
-            {"deviceClassName": "gpu.nvidia.com", "count": "many"},
-            Unknown("its fields are not as expected (ValueError)"),
-        ),
     ],
 )
 def test_a_claim_asks_for_so_many_devices_of_a_class(request_: dict[str, Any], count: object) -> None:
@@ -190,3 +188,12 @@ def test_templates_are_unknown_until_read_and_kept_while_the_api_server_fails() 
     assert count(100.0) == 4
     assert count(100.0, Devices(templates=("none",))) == Unknown("ResourceClaimTemplate 'none': 500")
     assert count(100.0, Devices(shared="pool")) == Unknown("ResourceClaim 'pool' may be shared by pods")
+
+
+def test_whoever_names_thousands_of_templates_waits_for_himself() -> None:
+    api = Api()
+    api.found["mine"], api.late, templates = template(), 0.01, ClaimTemplates(api)
+    templates.wanted = {("a", str(number)) for number in range(5_000)} | {("b", "mine")}
+    virtual_time.run(lambda: templates.read(0.0))
+    assert api.asked <= 1_001, "it has a deadline"
+    assert templates.count("b", Devices(templates=("mine",)), "gpu.nvidia.com") == 0
