@@ -241,7 +241,7 @@ def _name(one: Replica | ReplicaMetrics) -> str:
 
 DOUBTS = re.compile(
     r"unknown|believ|doubt|left out|no progress|partial|stale|stand|does not move|do(es)? not help|did not help"
-    r"|no number of|engines (have|are)|parked|not counted"
+    r"|no number of|engines (have|are)|parked|not counted|can have come|ing cannot be|no sample newer|trial"
 )
 """Of a clause of a reason: it says that something is wrong with what is read."""
 
