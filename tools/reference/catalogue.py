@@ -66,7 +66,7 @@ def conditions() -> str:
 def limits_and_events() -> str:
     """The page on limits and events."""
     types = ", ".join(f"`{each.value}`" for each in WARNED)
-    follow = f"Besides these, {types} post a Warning event when they turn False, with their reason and message."
+    follow = f"Besides these, {types} post a Warning event when False, SLOMet where no fleet size helps."
     limits = [(anchored(each.value), _template(each.template), each.meaning, each.action) for each in LimitName]
     events = [
         (anchored(each.value), each.type, _template(each.template), each.meaning, each.action) for each in EventReason

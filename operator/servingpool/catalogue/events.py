@@ -11,11 +11,12 @@ from servingpool.catalogue.template import Templated
 WARNED = {
     ConditionType.READY: Truth.FALSE,
     ConditionType.METRICS_AVAILABLE: Truth.FALSE,
+    ConditionType.SLO_MET: Truth.FALSE,
     ConditionType.DRAIN_READY: Truth.FALSE,
     ConditionType.ZERO_READY: Truth.FALSE,
     ConditionType.TARGETS_AVAILABLE: Truth.FALSE,
 }
-"""Conditions that post a Warning event when they turn to this status."""
+"""Conditions that post a Warning event when they turn to this status; SLOMet only where no fleet size helps."""
 
 
 class EventReason(Templated, StrEnum):

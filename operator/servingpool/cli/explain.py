@@ -57,7 +57,10 @@ def explain(  # noqa: PLR0913, a command line's options are its parameters
         Output | None, typer.Option("--output", "-o", help="Print the status, with every figure of the decision.")
     ] = None,
     at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="A time, such as 2026-11-20T03:12 (UTC unless it has a zone).")
+        str | None,
+        typer.Option(
+            metavar="TIME", help="A time, such as 2026-11-20T03:12 or 23:28 (UTC unless it has a zone), or -10m."
+        ),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Explain each further decision until Ctrl-C.")] = False,
     prometheus: Prometheus = None,
@@ -142,7 +145,7 @@ def _explain_past(key: tuple[str, str], at: str, output: Output | None, source: 
     # The reader of the past imports most of the operator, and the last decision needs none of it.
     from servingpool.record.past import record_at, slo_of, status_of
 
-    moment = point_in_time("--at", at)
+    moment = point_in_time("--at", at, time.time())
 
     def read(asked: Asked) -> Record:
         if moment > asked.now + FUTURE:
@@ -165,7 +168,9 @@ def show(pool: ServingPool, console: Console | None = None) -> None:
     """Print the last decision, its figures and the conditions."""
     console = console or terminal()
     status, decision = pool.status, pool.status.last_decision
-    parts: list[RenderableType] = [_of_what(pool)]
+    # Not in the panel's title, which a terminal of 80 columns cuts off.
+    targets = ", ".join(f"{target.kind} {target.name}" for target in pool.spec.targets)
+    parts: list[RenderableType] = [Text(f"mode {pool.spec.mode.value}: {pool.spec.model} on {targets}")]
     if decision is not None:
         age = time.time() - decision.at.timestamp()
         told = f"decided {brief(max(0, round(age)))} ago ({write(decision.at)}), {decision.verdict}"
@@ -191,13 +196,6 @@ def _framed(console: Console, key: tuple[str, str], parts: Iterable[RenderableTy
         console.print(Panel(Group(*parts), title=title, title_align="left"))
     else:
         console.print(title, *parts, sep="\n")
-
-
-def _of_what(pool: ServingPool) -> Text:
-    """Not in the panel's title, which a terminal of 80 columns cuts off."""
-    spec = pool.spec
-    targets = ", ".join(f"{target.kind} {target.name}" for target in spec.targets)
-    return Text(f"mode {spec.mode.value}: {spec.model} on {targets}")
 
 
 def _explained(status: Status, slo: Slo | None, decision: LastDecision, decided: Text) -> list[RenderableType]:

@@ -9,13 +9,8 @@ import typer
 
 from servingpool.cli.output import echo
 
-FOLDERS = {
-    "simulation": ("simulation",),
-    "backtest": ("simulation", "backtest"),
-    "lab": ("simulation", "lab"),
-    "dashboard": ("dashboard",),
-}
-"""Folders in `packages/` of a checkout that have an extra's packages, by extra."""
+FOLDERS = {"backtest": "simulation backtest", "lab": "simulation lab"}
+"""Folders in `packages/` of a checkout that have an extra's packages, where they are more than one of its name."""
 
 
 @contextmanager
@@ -24,7 +19,7 @@ def needs(extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        folders = " ".join(f"./packages/{one}" for one in FOLDERS[extra])
+        folders = " ".join(f"./packages/{one}" for one in FOLDERS.get(extra, extra).split())
         package = f"'servingpool-operator[{extra}]'"
         echo(
             f"{error.name} is not installed. It comes with the extra `{extra}`: pip install {package}, "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -16,7 +16,7 @@ from servingpool.adapters.prometheus.own_record import AmbiguousRecord, OwnRecor
 from servingpool.cli import source
 from servingpool.cli.logs import quiet
 from servingpool.cli.output import echo
-from servingpool.cli.usage import Range, wrong
+from servingpool.cli.usage import Range, seconds, wrong
 
 T = TypeVar("T")
 ENDED = "The record ends before now: nobody decides, or this Prometheus does not scrape the operator."
@@ -36,13 +36,17 @@ Match = Annotated[
 ]
 
 
-def point_in_time(option: str, text: str) -> float:
-    """Unix time in seconds. A time without a zone is UTC."""
+def point_in_time(option: str, text: str, now: float) -> float:
+    """Unix time in seconds. A time without a zone is UTC, one without a date the last of that name; -10m is ago."""
+    of_day = text[2:3] == ":"
+    if text.startswith("-") and (ago := seconds(text[1:])) is not None:
+        return now - ago
     try:
-        at = datetime.fromisoformat(text)
+        at = datetime.fromisoformat(f"{datetime.fromtimestamp(now, UTC):%Y-%m-%d}T{text}" if of_day else text)
     except ValueError:
-        wrong(f"{option} must be a time such as 2026-11-20T03:12, got '{text}'")
-    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+        wrong(f"{option} must be a time such as 2026-11-20T03:12, 23:28 or -10m, got '{text}'")
+    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return (at - timedelta(days=of_day and at.timestamp() > now)).timestamp()
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,6 +154,7 @@ def _too_many(error: Any) -> str:
     said, context = str(error.message), error.ctx
     found = _EXTRA.fullmatch(said)
     if found is None or context is None:
+        said = said.replace("Did you mean '__complete'?", "Give --install-completion for the shell's.")
         return f"{said} `servingpool -h` lists them." if said.startswith("No such command") else said
     name = _called(context)
     named = [one for one in context.command.params if one.param_type_name == "argument"]

@@ -131,6 +131,8 @@ class Reporter:
             found, then = state.status.condition(type_), before.condition(type_)
             if found is None or found.status != bad:
                 continue
+            if type_ is ConditionType.SLO_MET and found.reason != Reason.OBJECTIVE_UNATTAINABLE:
+                continue  # alerts are for the others, which come and go
             if then is not None and (then.status, then.reason) == (found.status, found.reason):
                 continue
             if now - state.warned.get(found.reason, -WARNED_AGAIN_AFTER) >= WARNED_AGAIN_AFTER:

@@ -11,7 +11,7 @@ import pytest
 
 from servingpool.api.status import LastDecision
 from servingpool.catalogue.metrics import Metric
-from servingpool.cli.own_record import ENDED
+from servingpool.cli.own_record import ENDED, point_in_time
 
 from ..reconcile.role_cluster import RoleCluster  # noqa: TID252
 from ..reconcile.stories import settled, several  # noqa: TID252
@@ -53,6 +53,9 @@ def test_a_decision_of_the_past_has_the_same_numbers_as_when_it_was_made(monkeyp
     assert shown.exit_code == 0, shown.output
     told = LastDecision.read(json.loads(shown.stdout)["lastDecision"])
     assert told.at.timestamp() == made.at
+    midnight = 1_764_374_400.0
+    asked = [point_in_time("--at", text, midnight + 240.0) - midnight for text in ("-10m", "23:28", "00:03:30")]
+    assert asked == [-360.0, -1920.0, 210.0], "a time of day is the last one"
     assert (told.replicas, told.need, told.verdict) == (made.replicas, made.need, made.verdict)
     assert [(one.name, one.before, one.after) for one in told.limits] == [
         (one.name, one.before, one.after) for one in made.limits
