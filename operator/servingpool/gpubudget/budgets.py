@@ -262,12 +262,17 @@ class Budgets:
     def _before(self, budget: GPUBudget, members: Sequence[Member], claims: Sequence[Claim]) -> Mapping[str, int]:
         """GPUs of each claim that were firm until now: its pool's; where a new leader does not know, as the status has.
 
-        By pool, for that lasts: its targets may become others.
+        By pool, for that lasts: its targets may become others. A status that cannot be read leaves what stands, the
+        oldest replicas first.
         """
         known = self.latest.get(budget.metadata.name)
         if known is None:
-            stored = BudgetStatus.found(self._cache.budgets[budget.metadata.name].get("status"))
-            left = Counter({(one.namespace, one.name): one.firm or 0 for one in stored.pools})
+            status = self._cache.budgets[budget.metadata.name].get("status")
+            stored = BudgetStatus.found(status).pools
+            left = Counter({(one.namespace, one.name): one.firm or 0 for one in stored})
+            oldest = sorted((at, one.key, one.held.each) for one in members for at in one.held.made)
+            for _, key, gpus in oldest if status and not stored else ():
+                left[key] += gpus if left.total() + gpus <= budget.spec.gpus else 0
         else:
             left = known.firm
         found = {}

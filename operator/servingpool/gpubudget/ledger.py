@@ -31,8 +31,8 @@ class Held:
     each: int
     """GPUs of a replica."""
     ordered: int
-    placed: int = 0
-    """Replicas that have a node, or were just made."""
+    made: tuple[float, ...] = ()
+    """Unix times in seconds of the creation of each replica that has a node, or was just made."""
     refused: str | None = None
     """Why requested replicas hold nothing; None where each has a pod, or is about to get one."""
 
@@ -91,7 +91,8 @@ class Holdings:
         waits = workload.in_turn and any(pod.ready_since is None for pods in replicas for pod in pods)
         why = f"{ordered - seen.ordered} of its {ordered} replicas have no pod"
         refused = None if waits or seen.ordered == ordered else why
-        return Held(seen.gpus, each, ordered, len(self._placed(workload, now)), refused)
+        made = tuple(pods[0].created_at for pods in self._placed(workload, now))
+        return Held(seen.gpus, each, ordered, made, refused)
 
     def assumed(self, key: TargetKey, each: int, budget: GPUBudget, now: float) -> Held:
         """GPUs that a target is assumed to hold while they are unknown: those of its replicas that have a node.
@@ -105,7 +106,7 @@ class Holdings:
         placed, of_pod = self._placed(workload, now), math.ceil(each / workload.size)
         standing = sum(max(each, sum(before.pods.get(pod.uid, 0) for pod in pods)) for pods in placed)
         going = sum(self._cache.runs(key.namespace, pod.uid, now) for pod in self._cache.draining(workload))
-        return Held(standing + going * of_pod, each, len(placed), len(placed))
+        return Held(standing + going * of_pod, each, len(placed), tuple(pods[0].created_at for pods in placed))
 
     def _placed(self, workload: Workload, now: float) -> list[Sequence[Pod]]:
         """Replicas that have a node, or were just made."""

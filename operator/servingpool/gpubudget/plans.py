@@ -84,7 +84,7 @@ def _standing(one: Member) -> Claim:
         held.ordered,
         None,
         priority=one.priority,
-        placed=held.placed,
+        placed=len(held.made),
     )
 
 

@@ -114,11 +114,6 @@ back only after worth has changed by its square. One for the whole budget, whate
 NOBODY: Mapping[str, int] = MappingProxyType({})
 
 
-def weight(priority: int) -> float:
-    """Weight of a miss of this priority, in misses of priority 0."""
-    return STEP**priority
-
-
 @dataclass(slots=True)
 class _Deal:
     """Shares on their way."""
@@ -341,7 +336,7 @@ def _worths(claim: Claim, start: int) -> Iterator[tuple[float, bool, int]]:
     """
     for number, avoided in zip(range(start + 1, claim.wanted + 1), worth(claim.misses or (), start), strict=False):
         new = number > claim.ordered
-        yield -avoided * weight(claim.priority) * (1.0 if new else HYSTERESIS), new, -claim.priority
+        yield -avoided * STEP**claim.priority * (1.0 if new else HYSTERESIS), new, -claim.priority
 
 
 def _granted(free: int, idle: int, deal: _Deal) -> dict[str, int]:

@@ -93,6 +93,11 @@ def restarted(world: FakeCluster) -> Callable[[], None]:
     return lambda: None
 
 
+def restarted_without_status(world: FakeCluster) -> Callable[[], None]:
+    world.cache.budgets["h100"] = {**world.cache.budgets["h100"], "status": {"pools": "lost"}}
+    return restarted(world)
+
+
 def restarted_while_paused(world: FakeCluster) -> Callable[[], None]:
     back = in_mode("Paused")(world)
     world.step()
@@ -114,7 +119,10 @@ PAUSED, RECOMMENDING = in_mode("Paused"), in_mode("Recommend")
     [
         *(
             (of_one, away)
-            for away in (PAUSED, RECOMMENDING, undecided, unknown, invalid, restarted, restarted_while_paused)
+            for away in (
+                *(PAUSED, RECOMMENDING, undecided, unknown, invalid),
+                *(restarted, restarted_while_paused, restarted_without_status),
+            )
         ),
         *((of_two, away) for away in (PAUSED, restarted, moved)),
         *((of_roles, away) for away in (undecided, restarted, restarted_while_paused)),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servingpool.gpubudget.holding import Holding
-from servingpool.gpubudget.sharing import HYSTERESIS, Claim, Grant, share, weight, worth
+from servingpool.gpubudget.sharing import HYSTERESIS, STEP, Claim, Grant, share, worth
 
 from ..decision.sequences import tell_progress  # noqa: TID252
 from ..fuzzing import fuzzed  # noqa: TID252, tests are no package of an installed name
@@ -74,7 +74,7 @@ def test_one_step_of_priority_counts_ten_misses_two_nearly_decide_and_three_do()
     assert two == {"a": 3, "b": 1}
     three = granted(4, claim("a", wanted=4, misses=few, priority=3), claim("b", wanted=4, misses=many, priority=0))
     assert three == {"a": 4, "b": 0}
-    assert weight(1) == 10.0 * weight(0)
+    assert STEP == 10.0
 
 
 def test_replicas_near_a_cliff_share_what_they_avoid_together() -> None:
