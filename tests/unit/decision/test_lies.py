@@ -14,7 +14,9 @@ from lies import drawn  # noqa: E402
 from lies_page import dear, worse  # noqa: E402
 from lies_work import FIGURES, NOT_READ, OWNERS, WORLDS, Cell, Lie, Play, cells, measured  # noqa: E402
 
-DRAWN = drawn([one for one in cells(full=True) if one.slug == "half" and one.span == "for ever"], 6)
+DRAWN = drawn([one for one in cells(full=True) if one.slug == "half" and one.span == "for ever"], 4)
+DRAWN.append(Cell("half", "engine.time_to_first_token", "a jump kept", "all", "for ever"))
+"""Believed, the last one orders 4.9 times the GPU-hours within these minutes."""
 
 
 def test_each_figure_that_is_read_is_in_the_matrix() -> None:
