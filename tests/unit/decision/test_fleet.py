@@ -176,7 +176,7 @@ def fleets(draw: st.DrawFn) -> Fleet:
     return fleet(*lines, least=max(1, bases), most=max(1, sum(one.most for one in lines)))
 
 
-@given(fleets(), st.floats(0.0, 12.0), st.booleans(), st.booleans())
+@given(fleets(), st.just(0.0) | st.floats(0.01, 12.0), st.booleans(), st.booleans())
 def test_whatever_stands_each_target_keeps_its_bounds_and_ready_capacity_that_is_needed_stays(
     some: Fleet, need: float, move: bool, trial: bool
 ) -> None:
