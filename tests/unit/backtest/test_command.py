@@ -34,6 +34,7 @@ from servingpool_simulation.traces import poisson
 from .histories import recorded, write
 
 Command = Callable[..., Result]
+A100 = engine_profile("a100-70b-tp4")
 BASE = ("backtest", "--from", "llama.rec", "--ttft", "2s", "--tpot", "150ms")
 
 
@@ -41,14 +42,13 @@ BASE = ("backtest", "--from", "llama.rec", "--ttft", "2s", "--tpot", "150ms")
 def busy() -> tuple[Header, list[Chunk]]:
     """The recording of a pool with a peak. It takes a second to make, so all tests share it."""
     trace = poisson("steps", (1.0, 14.0, 1.0), 800.0, prompt=1100, output=200)
-    return recorded(trace, engine_profile("a100-70b-tp4"), 3)[:2]
+    return recorded(trace, A100, 3)[:2]
 
 
 @cache
 def calm() -> tuple[Header, list[Chunk]]:
     """That of a quiet pool."""
-    trace = poisson("calm", (2.0,), 1800.0, prompt=500, output=100)
-    header, chunks, _ = recorded(trace, engine_profile("a100-70b-tp4"), 2)
+    header, chunks, _ = recorded(poisson("calm", (2.0,), 1800.0, prompt=500, output=100), A100, 2)
     return header.model_copy(update={"target": "calm"}), chunks
 
 
@@ -227,11 +227,8 @@ def test_two_kinds_of_one_name_have_a_file_and_a_page_each(two: Command) -> None
         for kind in ("deploy", "deployments.apps", "sts", "statefulset", "leaderworkerset.leaderworkerset.x-k8s.io")
     ]
     assert list(map(str, files)) == [
-        "calm.rec",
-        "calm.rec",
-        "statefulset.calm.rec",
-        "statefulset.calm.rec",
-        "leaderworkerset.calm.rec",
+        *("calm.rec", "calm.rec"),
+        *("statefulset.calm.rec", "statefulset.calm.rec", "leaderworkerset.calm.rec"),
     ]
 
 

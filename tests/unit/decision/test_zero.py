@@ -273,8 +273,7 @@ def test_requests_that_arrive_at_zero_count_as_late_ones():
 
 
 def test_the_time_without_a_request_is_a_figure():
-    world = served(20.0, 30)
-    figures = world.run(0.0, 5)[-1].decision.figures
+    figures = served(20.0, 30).run(0.0, 5)[-1].decision.figures
     assert figures.idle_for == pytest.approx(300.0, abs=15.0)
     assert isinstance(World().tick(1.0).decision.figures.idle_for, Unknown)
 
