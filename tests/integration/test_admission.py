@@ -133,24 +133,20 @@ def test_kubectl_get_answers_at_a_glance(
         "fleet": "3/4/8",
         "bounds": {"min": 2, "max": 8, "schedule": "peak, launch"},
         "why": "ScaleUp",
+        "lastDecision": {"at": "2026-11-01T00:00:00Z", "replicas": 4, "verdict": "ScaleUp", "reason": "more"},
         "queueDepth": 12,
         "attainment": 97.2,
         "throughput": {"generationTokensPerSecond": 4210},
     }
     client.patch(f"{path}/status", {"status": status})
-    command: list[str | Path] = [
-        binaries["kubectl"],
-        f"--kubeconfig={control_plane.kubeconfig}",
-        f"--namespace={namespace}",
-        "get",
-        "sp",
-    ]
+    kubectl: list[str | Path] = [binaries["kubectl"], f"--kubeconfig={control_plane.kubeconfig}"]
+    command = [*kubectl, f"--namespace={namespace}", "get", "sp"]
     header, row = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-    assert " ".join(header.split()) == "NAME MODE MODEL READY/DESIRED/MAX TOK/S QUEUE ATTAINMENT WHY AGE"
-    assert row.split()[:-1] == ["chat", "Auto", "llama", "3/4/8", "4210", "12", "97.2", "ScaleUp"]
+    assert " ".join(header.split()) == "NAME MODE MODEL READY/DESIRED/MAX TOK/S QUEUE ATTAINMENT WHY DECIDED AGE"
+    assert row.split()[:-2] == ["chat", "Auto", "llama", "3/4/8", "4210", "12", "97.2", "ScaleUp"]
     wide = subprocess.run([*command, "-o", "wide"], check=True, capture_output=True, text=True).stdout.splitlines()
-    assert wide[0].split()[8:14] == ["AGE", "AS", "OF", "MIN", "MAX", "SCHEDULE"]
-    assert wide[1].split()[9:13] == ["2", "8", "peak,", "launch"]
+    assert wide[0].split()[8:13] == ["DECIDED", "AGE", "MIN", "MAX", "SCHEDULE"]
+    assert wide[1].split()[10:14] == ["2", "8", "peak,", "launch"]
 
 
 def test_rejects_and_says_why_as_the_table_has_it(control_plane: ControlPlane, namespace: str) -> None:
