@@ -58,7 +58,7 @@ def main() -> None:
     )
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--json", type=Path, help="write the figures")
-    parser.add_argument("--output", type=Path, help="play reports too and write a page: docs/benchmarks/lies.md")
+    parser.add_argument("--output", type=Path, help="play reports too and write a page: docs/records/lies.md")
     parser.add_argument(
         "--before", type=Path, help="figures that the page compares with, of a run with --json --output"
     )

@@ -24,7 +24,7 @@ Found = dict[Cell, Report]
 PAGE = """\
 # The matrix of lies
 
-Written by `python benchmarks/control/lies.py --output docs/benchmarks/lies.md`. **Simulated; no GPU ran.**
+Written by `python benchmarks/control/lies.py --output docs/records/lies.md`. **Simulated; no GPU ran.**
 
 One figure that a decision reads is wrong for an hour, at one replica or at all, after 20 minutes and before an hour of
 truth. The figures are the fields of the observation's types that these worlds show; of the 17 lies of
