@@ -42,7 +42,7 @@ WARM, BEHIND = 1_200.0, 3_600.0
 """Seconds of truth before the lie, and after it."""
 SPANS = {"a scrape": TICK, "five minutes": 300.0, "an hour": 3_600.0, "for ever": math.inf}
 TARGETS = 8
-"""Of a pod whose sum is lied about by one of them."""
+"""Targets of a pod, where one of them lies and the pod's sum is wrong."""
 JUMP = 1e6
 
 
@@ -58,7 +58,7 @@ class Look:
     minute: float
     """At the beginning of this minute of the lie."""
     tick: int
-    """Of the lie, from 0."""
+    """Ticks since the lie began."""
 
 
 LIES: dict[str, Callable[[Look], float]] = {
@@ -80,7 +80,7 @@ LIES: dict[str, Callable[[Look], float]] = {
     "reset": lambda one: one.now - one.minute,
     "twice": lambda one: 2.0 * one.now,
 }
-"""What is told of a number; of a histogram, of each of its numbers. A target that is missing adds nothing."""
+"""Each lie as a function of a number. A histogram's numbers are changed one by one; a missing target counts as 0."""
 SLICE = ("stuck", "zero", "+30", "x10", "half", "missing", "a jump kept")
 NUMBERS, TIME = tuple(LIES), tuple(name for name in LIES if name != "missing")
 LISTED = ("stuck", "missing", "flapping", "late", "twice")
@@ -168,7 +168,7 @@ class Lie:
         return told
 
     def _within(self, at: Sequence[Any], path: Sequence[str], liar: Liar) -> Any:
-        """What is told of this part: `at` is it now, at the start, five minutes ago, and at the begin of the minute."""
+        """The part as the lie tells it. `at`: now, at the lie's start, five minutes ago, at the minute's begin."""
         now = at[0]
         if isinstance(now, tuple):
             return self._listed(at, path, liar)
@@ -181,7 +181,7 @@ class Lie:
         return replace(now, **{name: told})
 
     def _listed(self, at: Sequence[Any], path: Sequence[str], liar: Liar) -> Any:
-        """Of the replicas, or of their samples: those whom the lie is about."""
+        """A list of replicas or samples, in which the lie changes the chosen ones."""
         chosen = {_name(one) for one in at[0] if self.who == "all" or _name(one) == liar.victim}
         gone = self.how == "missing" or (self.how == "flapping" and liar.tick % 2 == 0)
         samples = any(isinstance(one, ReplicaMetrics) for one in at[0])
@@ -243,12 +243,12 @@ DOUBTS = re.compile(
     r"unknown|believ|doubt|left out|no progress|partial|stale|stand|does not move|do(es)? not help|did not help"
     r"|no number of|engines (have|are)|parked|not counted|can have come|ing cannot be|no sample newer|trial"
 )
-"""Of a clause of a reason: it says that something is wrong with what is read."""
+"""Finds a clause of a reason that calls a figure wrong, missing or old."""
 
 
 @dataclass(slots=True)
 class Liar(Wrapped):
-    """Our core behind a lie, with what it said."""
+    """Our core, which reads the lie; keeps what the core said."""
 
     policy: Ours
     lie: Lied
@@ -259,7 +259,7 @@ class Liar(Wrapped):
     start: Observation | None = None
     minute: Observation | None = None
     tick: int = -1
-    """Of the lie, from 0."""
+    """Ticks since the lie began."""
     victim: str = ""
     """Name of the one replica that is lied about."""
     said: list[tuple[float, str]] = field(default_factory=list)
@@ -382,7 +382,7 @@ class Cell(Work):
 
     @property
     def play(self) -> Play:
-        """What is played."""
+        """The world, the lie and its length."""
         if not self.figure:
             return REPORTS[self.slug]
         name = self.figure.partition(".")[2]
@@ -440,7 +440,7 @@ def shown(figure: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _glimpse() -> Observation:
-    """What is seen of a world after some minutes."""
+    """An observation of the first world after five minutes."""
     return Play(WORLDS["half"], warm=300.0, behind=TICK).run()[1].past[-1]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -167,5 +168,5 @@ def _judged(spec: Spec | None, status: Status, wrong: str) -> tuple[tuple[Troubl
 
 def counted(rows: Iterable[Row]) -> dict[Trouble, int]:
     """How many pools have each trouble. A pool may have several."""
-    found = [trouble for row in rows for trouble in row.troubles]
-    return {each: found.count(each) for each in Trouble}
+    found = Counter(trouble for row in rows for trouble in row.troubles)
+    return {each: found[each] for each in Trouble}

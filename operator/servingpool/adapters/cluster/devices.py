@@ -131,12 +131,16 @@ def _add(to: Amounts, more: Amounts) -> None:
         to[name] = to.get(name, 0) + amount
 
 
+class _Unclear(Exception):
+    """How many devices a request asks for is not known from it alone."""
+
+
 def requested(template: Raw, device_class: str) -> int | Unknown:
     """Devices of this class that a claim of this ResourceClaimTemplate asks for."""
     try:
         devices = template["spec"]["spec"].get("devices") or {}
         return sum(_of_request(each, device_class) for each in devices.get("requests") or ())
-    except ClusterError as unclear:
+    except _Unclear as unclear:
         return Unknown(str(unclear))
     except (AttributeError, KeyError, TypeError, ValueError) as defect:
         return Unknown(f"its fields are not as expected ({type(defect).__name__})")
@@ -144,12 +148,12 @@ def requested(template: Raw, device_class: str) -> int | Unknown:
 
 def _of_request(request: Raw, device_class: str) -> int:
     if "firstAvailable" in request:
-        raise ClusterError("its request lists alternatives")
+        raise _Unclear("its request lists alternatives")
     exactly = request.get("exactly", request)  # before v1, the request itself
     if exactly.get("deviceClassName") != device_class:
         return 0
     if exactly.get("allocationMode", "ExactCount") != "ExactCount":
-        raise ClusterError(f"its allocationMode is {exactly['allocationMode']}")
+        raise _Unclear(f"its allocationMode is {exactly['allocationMode']}")
     return int(exactly.get("count", 1))
 
 

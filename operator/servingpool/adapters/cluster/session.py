@@ -8,6 +8,7 @@ kopf takes a session of ours, and this one turns each of them into an outage, wh
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator
@@ -106,15 +107,17 @@ async def _as_outage(request: aiohttp.ClientRequest, send: aiohttp.ClientHandler
 class _Tolerant(aiohttp.ClientResponse):
     """An answer that can always be read."""
 
+    _list: Any = None
+
     async def json(self, **_: Any) -> Any:
-        """A list of objects, or a part of discovery; None where it is neither."""
-        try:
-            found = loads(await self.read())
-            part = next(name for name in LISTS if name in found)
-            kept = [one for one in found[part] or () if part != "items" or isinstance(one["metadata"], dict)]
-            return {**found, part: kept, "metadata": found.get("metadata") or {}}
-        except (AttributeError, KeyError, StopIteration, TypeError, ValueError):
-            return None
+        """A list of objects, or a part of discovery; None where it is neither. Decoded once: a page has megabytes."""
+        if self._list is None:
+            with contextlib.suppress(AttributeError, KeyError, StopIteration, TypeError, ValueError):
+                found = loads(await self.read())
+                part = next(name for name in LISTS if name in found)
+                kept = [one for one in found[part] or () if part != "items" or isinstance(one["metadata"], dict)]
+                self._list = {**found, part: kept, "metadata": found.get("metadata") or {}}
+        return self._list
 
 
 class _Changes:
@@ -143,10 +146,8 @@ class _Changes:
 
 
 def _change(line: bytes) -> bytes:
-    try:
+    with contextlib.suppress(KeyError, TypeError, ValueError):
         found = loads(line)
         if found["type"] != "ERROR" and isinstance(found["object"]["metadata"], dict):
             return orjson.dumps(found)
-    except (KeyError, TypeError, ValueError):
-        pass
     return ANEW
