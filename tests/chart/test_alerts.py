@@ -166,7 +166,7 @@ def test_replicas_without_a_node_alert_once(render: Render, tmp_path: Path) -> N
     found = fired(world, {("ServingPoolNotReady", "pool", "Unschedulable"), slow} | pages, render, tmp_path)
     assert found[slow]["summary"] == "Pool chat/pool misses its SLO."
     told = found["ServingPoolNotReady", "pool", "Unschedulable"]["description"]
-    assert told.startswith("Replicas were ordered, and no node has room for their pods.")
+    assert told.startswith("Replicas were ordered, and no node takes their pods.")
 
 
 def test_a_target_without_nodes_alerts_once_and_its_probe_is_no_missing_replica(render: Render, tmp_path: Path) -> None:

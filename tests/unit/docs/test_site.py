@@ -64,7 +64,7 @@ WORDS = {
     "Prometheus down": "down-for-an-hour",
     "Prometheus outage": "down-for-an-hour",
     "realistic SLO": "is-my-ttft-bound-realistic",
-    "Recovering": "the-slo-is-missed",
+    "Recovering": "servingpoolslomissed",
     "safety margin": "makes-it-more-careful",
     "self-heal": "argo-cd-and-self-heal",
     "selfHeal": "argo-cd-and-self-heal",
