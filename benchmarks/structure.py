@@ -25,7 +25,7 @@ CEILINGS = ROOT / "benchmarks" / "ceilings.json"
 CORE = "operator/servingpool/decision"
 NUMBERS = "numbers to tune in the core"
 """Fields of Params, and names in capitals that are bound to numbers."""
-DEFENCE = tuple(f"{CORE}/{name}.py" for name in ("increase", "observe/gauges", "observe/plausible"))
+DEFENCE = tuple(f"{CORE}/{one}.py" for one in ("increase", "observe/confirm", "observe/gauges", "observe/plausible"))
 """What doubts a figure or leaves it out, and nothing else of the core does."""
 MOST_DEFENCE = 400
 DEPTH = {"operator": 3, "packages": 2, "benchmarks": 1, "tools": 1, "tests": 1}

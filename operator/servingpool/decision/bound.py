@@ -15,7 +15,7 @@ from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.lateness import Lateness
 from servingpool.decision.observe.queueing import growth
-from servingpool.decision.observe.window import MINUTE
+from servingpool.decision.params import MINUTE
 from servingpool.decision.plan import AtZero, Plan
 from servingpool.decision.pool import Bound, Bounds, Pool
 from servingpool.decision.words import clock, shown, span

@@ -16,7 +16,7 @@ from servingpool.decision.bound import TOLERANCE, limit
 from servingpool.decision.decision import Decision, Limited, moves, verdict_of_parts
 from servingpool.decision.figures import figures
 from servingpool.decision.learn.memory import Memory
-from servingpool.decision.learn.updating import update
+from servingpool.decision.learn.updating import update, with_fresh_samples
 from servingpool.decision.need.planning import at_zero, plan, remembered
 from servingpool.decision.observation import Observation, Reading, Unknown
 from servingpool.decision.observe.lateness import Queues
@@ -45,7 +45,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     Pure: the same arguments give the same outcome, and `memory` is left as it was. `now` is Unix time in seconds; a
     clock that is set back empties the windows, and a second call at the same `now` changes nothing.
     """
-    memory = counted(memory, observation, pool, now)
+    observation, memory = with_fresh_samples(observation, counted(memory, observation, pool, now), now)
     fleet = fleet_of(observation, pool, memory, now)
     seen = fleet.observed(observation)
     updated = update(seen, pool.within(pool.bounds(now, memory.horizon(pool))), memory, now)

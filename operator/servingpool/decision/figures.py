@@ -22,8 +22,8 @@ from servingpool.decision.learn.step_time import Saturation
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.lateness import Lateness, Queues, Witness
-from servingpool.decision.observe.window import MINUTE, Demand, rate_window
-from servingpool.decision.params import LONGEST_GAP
+from servingpool.decision.observe.window import Demand, rate_window
+from servingpool.decision.params import LONGEST_GAP, MINUTE
 from servingpool.decision.plan import Plan
 from servingpool.decision.pool import Pool
 from servingpool.decision.words import span

@@ -25,7 +25,6 @@ from servingpool.decision.params import LONGEST_GAP
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-Rows = npt.NDArray[np.intp]
 
 RESTARTED = 0.25
 """Share of a counter's last value, below which it restarted: an engine that loaded its model anew has counted less.
@@ -113,54 +112,3 @@ def follow(before: Counts | None, now: Counts, *, first: float = math.nan) -> tu
     rose = rises(base, now.figures)
     figures = tuple(old if math.isnan(new) else new for new, old in zip(now.figures, base, strict=True))
     return now._replace(figures=figures), Rise(rose, seconds, found is Change.RESTARTED)
-
-
-class Intervals(NamedTuple):
-    """Pairs of successive readings of one source that can be compared."""
-
-    begin: Rows
-    """Rows of the earlier readings."""
-    end: Rows
-    """Rows of the later ones."""
-    restarted: npt.NDArray[np.bool_]
-    """Whether the source restarted in between."""
-    rises: Floats
-    """[interval, column]."""
-
-
-def intervals(at: Floats, table: Floats, counters: Sequence[int]) -> Intervals:
-    """The intervals between all readings of one source, by the rule of `follow`.
-
-    `table` has a row for each reading, in order of `at`, Unix time in seconds. `counters`: columns that only a restart
-    lowers.
-    """
-    rows, columns = np.arange(len(table)), list(counters)
-    known, filled = ~np.isnan(table), held(table)
-    whole = ~np.any(~known & ~np.isnan(filled), axis=1)
-    begin, base = rows - 1, np.concatenate((filled[:1], filled[:-1]))
-    compared, restarted = rows > 0, np.zeros(len(table), dtype=bool)
-    row = 0
-    for place in (np.flatnonzero(np.any(filled[1:, columns] < filled[:-1, columns], axis=1)) + 1).tolist():
-        if place <= row:
-            continue
-        row, before = place, place - 1
-        while row < len(table):
-            found = change(filled[before, columns].tolist(), table[row, columns].tolist())
-            begins = found is Change.DAMAGED and at[row] - at[before] > LONGEST_GAP
-            compared[row] = found is not Change.DAMAGED
-            if compared[row] or begins:
-                restarted[row] = found is Change.RESTARTED
-                base[row] = 0.0 if restarted[row] else filled[before]
-                filled[row] = np.where(known[row], table[row], np.nan if begins else base[row])
-                begin[row], before = before, row
-                if whole[row]:
-                    break
-            row += 1
-    end = rows[compared]
-    return Intervals(begin[end], end, restarted[end], np.maximum(0.0, np.nan_to_num(filled[end] - base[end])))
-
-
-def held(table: Floats) -> Floats:
-    """Last known value of each figure, [row, column]; NaN before its first value."""
-    last = np.maximum.accumulate(np.where(np.isnan(table), 0, np.arange(len(table))[:, None]), axis=0)
-    return table[last, np.arange(table.shape[1])]

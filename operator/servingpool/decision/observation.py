@@ -130,6 +130,8 @@ class ReplicaMetrics:
     queue_time: Histogram | Unknown = NOT_EXPOSED
     """Seconds a request waited in the engine's queue; one observation a finished request. For recorded histories alone:
     the autoscalers that they are compared with may scale on it, and the queue's length tells of lateness sooner."""
+    sources: float = 1.0
+    """Parts that these values are the sums of: a pod's ranks, each with its own series. Fewer than before are part."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-HOUR, DAY = 3600.0, 86_400.0
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 """Seconds."""
 REMEMBERED = 2 * HOUR
 """Seconds for which a pool's demand, loads and misses are remembered moment by moment. No request waits longer."""

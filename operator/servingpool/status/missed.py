@@ -15,8 +15,8 @@ from servingpool.decision.decision import Limit
 from servingpool.decision.figures import slo_met
 from servingpool.decision.need.mix import BEYOND
 from servingpool.decision.observation import Reading, Unknown
-from servingpool.decision.observe.window import KEPT_SECONDS, MINUTE
-from servingpool.decision.params import DEFAULT
+from servingpool.decision.observe.window import KEPT_SECONDS
+from servingpool.decision.params import DEFAULT, MINUTE
 from servingpool.decision.words import clock, shown
 from servingpool.reconcile.collect.targets import of_role
 from servingpool.reconcile.plan.pool_plan import PoolPlan, StagePlan

@@ -13,9 +13,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from servingpool.decision.params import LONGEST_GAP
 from servingpool.recording.format import Floats
 from servingpool_backtest.arrival_rate import Rate
-from servingpool_backtest.intervals import LONGEST_GAP, Intervals
+from servingpool_backtest.intervals import Intervals
 from servingpool_simulation.traces import Trace
 
 Ints = NDArray[np.int64]

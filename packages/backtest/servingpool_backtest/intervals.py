@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from servingpool.decision.increase import held, intervals
+from servingpool.decision.increase import Change, change
+from servingpool.decision.params import LONGEST_GAP
 from servingpool.decision.pool import Slo
 from servingpool.recording.format import Buckets, Chunk, Floats, RecordingError, Scrapes
 
 MOST_SCRAPES = 20_000_000
 """In a recording, over all pods: 250 pods for two weeks. Each takes 128 bytes."""
-LONGEST_GAP = 180.0
-"""Seconds between two scrapes of a pod beyond which nobody knows when its requests came."""
 MOST_OF_FIRST = 2.0
 """A pod's first scrape over its busiest interval, in requests, up to which it is taken for a new pod's."""
 COLUMNS = (
@@ -27,14 +27,8 @@ COLUMNS = (
 GAUGES = ("waiting", "running")
 COUNTERS = tuple(COLUMNS.index(name) for name in ("ttft_count", "itl_count", "generated", "prompt"))
 """Columns that only a restart lowers."""
-_FIGURES = {
-    "waiting": "waiting",
-    "running": "running",
-    "generated": "generation_tokens",
-    "prompt": "prompt_tokens",
-    "cached": "cached_prompt_tokens",
-    "begun": "begun",
-}
+_NAMES = ("waiting", "running", "generation_tokens", "prompt_tokens", "cached_prompt_tokens", "begun")
+_FIGURES = dict(zip(COLUMNS, _NAMES, strict=False))
 
 Bracket = tuple[float, float]
 """Ends of the bucket that a bound lies in, in seconds."""
@@ -133,11 +127,7 @@ class Gathering:
             if figure in scrapes.figures:
                 table[:, COLUMNS.index(name)] = scrapes.figures[figure]
         bounds = {"ttft": self.slo.time_to_first_token, "itl": None, "tpot": self.slo.time_per_output_token}
-        histograms = {
-            "ttft": "time_to_first_token",
-            "itl": "inter_token_latency",
-            "tpot": "time_per_output_token",
-        }
+        histograms = {"ttft": "time_to_first_token", "itl": "inter_token_latency", "tpot": "time_per_output_token"}
         for short, name in histograms.items():
             one = scrapes.histograms.get(name)
             if one is None:
@@ -176,27 +166,36 @@ def _is_new(first: Floats, increase: Floats) -> bool:
     return bool(first[count] <= MOST_OF_FIRST * max(1.0, float(np.max(increase[:, count], initial=0.0))))
 
 
-def _starts_within(at: Floats, began_before: float) -> bool:
-    """Whether a pod's first scrape comes late enough in the recording that it may have started there."""
-    usual = float(np.median(np.diff(at))) if len(at) > 1 else 15.0
-    return bool(at[0] > began_before + 2.0 * usual)
-
-
 def _differences(at: Floats, table: Floats, *, began_before: float) -> Floats:
     """[interval, (begin, end, running, waiting, *COLUMNS)] of one pod.
 
     Before a figure's first value a pod that started within the recording has counted nothing, and any other has counted
     what it shows then. A figure that is never there is 0.
     """
-    unknown, starts = np.isnan(table), _starts_within(at, began_before)
+    usual = float(np.median(np.diff(at))) if len(at) > 1 else 15.0
+    # Its first scrape comes late enough in the recording that it may have started there.
+    unknown, starts = np.isnan(table), at[0] > began_before + 2.0 * usual
     leading = 0.0 if starts else table[unknown.argmin(axis=0), np.arange(table.shape[1])]
     table = np.where(np.logical_and.accumulate(unknown, axis=0), leading, table)
     gauges = [COLUMNS.index(name) for name in GAUGES]
-    shown, pairs = np.nan_to_num(held(table[:, gauges])), intervals(at, table, COUNTERS)
-    rises, begins, ends = pairs.rises, at[pairs.begin], pairs.end
-    rises[:, gauges] = shown[ends] - np.where(pairs.restarted[:, None], 0.0, shown[pairs.begin])
+    pairs, begin, counts = [], 0, table[0, COUNTERS].tolist()
+    for row, now in enumerate(table[1:, COUNTERS].tolist(), 1):
+        found = change(counts, now)
+        if found is Change.DAMAGED and at[row] - at[begin] <= LONGEST_GAP:
+            table[row] = np.nan  # left out, as by `increase.follow`
+            continue
+        if found is not Change.DAMAGED:
+            pairs.append((begin, row, found is Change.RESTARTED))
+        if found is Change.RESTARTED:
+            table[row], counts = np.nan_to_num(table[row]), [0.0] * len(counts)
+        begin, counts = row, [old if math.isnan(new) else new for new, old in zip(now, counts, strict=True)]
+    start, ends, restarted = np.array(pairs, np.intp).reshape(-1, 3).T
+    last = np.maximum.accumulate(np.where(np.isnan(table), 0, np.arange(len(table))[:, None]), axis=0)
+    filled = np.nan_to_num(table[last, np.arange(table.shape[1])])
+    begins, shown = at[start], filled[:, gauges]
+    rises = filled[ends] - np.where(restarted[:, None] > 0, 0.0, filled[start])
+    rises[:, len(GAUGES) :] = np.maximum(0.0, rises[:, len(GAUGES) :])
     if starts and _is_new(table[0], rises):
-        usual = float(np.median(np.diff(at))) if len(at) > 1 else 15.0
         # It started within the recording: all that it counts came since.
         rises = np.concatenate((table[:1], rises))
         begins, ends = np.append(at[0] - usual, begins), np.append(0, ends)

@@ -60,7 +60,7 @@ def test_a_queue_that_is_long_in_one_scrape_orders_nothing(queue: float) -> None
     standing = world.requested
     world.queue = queue
     first = world.tick(4.0).decision
-    assert "requests in the gateway's queue after one scrape is more than can have come" in first.reason
+    assert f"the gateway's queue: {queue:.3g} requests waiting is more than can have come" in first.reason
     world.queue = 0.0
     assert max(one.decision.replicas for one in world.run(4.0, 10)) <= standing
 

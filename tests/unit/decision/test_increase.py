@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servingpool.decision.increase import Counts, follow, intervals, risen
+from servingpool.decision.increase import Counts, follow
 from servingpool.decision.params import LONGEST_GAP
 
 COLUMNS = 3
@@ -101,40 +101,6 @@ def test_a_rise_is_never_negative_and_never_more_than_the_truth(life: Life) -> N
     assert all(rose <= counted + 1e-6 for rose, counted in zip(total(life), life.truth, strict=True))
 
 
-@given(lives("partial", "restarted", "lower"))
-def test_many_readings_at_once_are_compared_by_the_same_rule(life: Life) -> None:
-    found = intervals(np.array(life.at), np.array(life.rows), range(COLUMNS))
-    at = np.array(life.at)
-    pairs = zip(at[found.begin].tolist(), at[found.end].tolist(), found.rises, found.restarted, strict=True)
-    alone = followed(life)
-    assert [(begin, end, bool(restarted)) for begin, end, _, restarted in pairs] == [
-        (begin, end, restarted) for begin, end, _, restarted in alone
-    ]
-    rises = np.array([rises for _, _, rises, _ in alone]).reshape(-1, COLUMNS)  # also where there is no interval
-    assert found.rises == pytest.approx(rises)
-
-
-@given(st.lists(lives("partial", "restarted"), min_size=2, max_size=3))
-def test_pods_that_replace_each_other_add_up_and_none_brings_what_it_counted_before_it_was_read(
-    lives: list[Life],
-) -> None:
-    latest: dict[int, Counts] = {}
-    rose = np.zeros(COLUMNS)
-    for pod, life in enumerate(lives):
-        for at, row in zip(life.at, life.rows, strict=True):
-            latest[pod], rise = follow(latest.get(pod), Counts(at, row))
-            rose += 0.0 if rise is None else rise.figures
-    assert rose == pytest.approx(np.sum([life.readable for life in lives], axis=0))
-
-
-@given(lives("restarted"), st.lists(st.booleans(), min_size=20, max_size=20))
-def test_lost_readings_between_two_restarts_change_no_sum(life: Life, came_through: list[bool]) -> None:
-    needed = {0, len(life.rows) - 1, *life.restarts, *(place - 1 for place in life.restarts)}
-    places = [place for place in range(len(life.rows)) if place in needed or came_through[place]]
-    kept = replace(life, at=[life.at[one] for one in places], rows=[life.rows[one] for one in places])
-    assert total(kept) == pytest.approx(life.readable)
-
-
 def test_a_figure_that_appears_begins_its_counting_there_or_at_0_where_its_first_event_creates_it() -> None:
     before, now = Counts(0.0, (5.0, math.nan)), Counts(15.0, (6.0, 40.0))
     for first, rose in ((math.nan, [1.0, 0.0]), (0.0, [1.0, 40.0])):
@@ -147,8 +113,6 @@ def test_a_counter_that_stays_lower_begins_anew_after_three_minutes() -> None:
     at = [0.0, 60.0, 120.0, LONGEST_GAP, LONGEST_GAP + 15.0, LONGEST_GAP + 30.0]
     life = Life(at, [(100.0,), (60.0,), (61.0,), (62.0,), (63.0,), (65.0,)], (2.0,), (2.0,), [])
     assert followed(life) == [(at[4], at[5], [2.0], False)]
-    found = intervals(np.array(at), np.array(life.rows), [0])
-    assert (found.begin.tolist(), found.end.tolist(), found.rises.tolist()) == ([4], [5], [[2.0]])
 
 
 def test_a_histogram_with_other_buckets_begins_anew_and_the_same_reading_counts_once() -> None:
@@ -161,8 +125,3 @@ def test_a_reading_that_is_older_is_left_out_unless_the_clock_was_set_back() -> 
     before, back = Counts(1000.0, (5.0,)), Counts(1000.0 - LONGEST_GAP - 1.0, (6.0,))
     assert follow(before, Counts(990.0, (4.0,))) == (before, None)
     assert follow(before, back) == (back, None)
-
-
-def test_two_readings_that_cannot_be_compared_rise_by_nothing() -> None:
-    rose, damaged = risen(np.array([[8.0], [8.0], [8.0]]), np.array([[7.0], [2.0], [9.0]]))
-    assert (rose.tolist(), damaged.tolist()) == ([[0.0], [2.0], [1.0]], [True, False, False])

@@ -234,11 +234,11 @@ def test_requests_at_the_gateway_count_as_arrivals_and_as_work():
     assert outcome.decision.figures.arrivals == pytest.approx(25.0, rel=0.02)
     assert outcome.decision.figures.queue == pytest.approx(600.0, abs=30.0)
     needs = []
-    for held in (0.0, 3_000.0):
+    for held in (0.0, 2_300.0):
         world.gateway_queue = held
         needs.append(world.run(20.0, 1)[-1].decision.need)
-    # 3,000 requests at 86 ms of work each, within the 135 s that a replica takes to come: two more at least.
-    assert needs[1] >= needs[0] + 2.0
+    # 2,300 requests at 86 ms of work each, within the 135 s that a replica takes to come: one more at least.
+    assert needs[1] >= needs[0] + 1.0
 
 
 def test_a_lost_scrape_of_the_replica_with_the_longest_queue_is_no_surge():

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from servingpool.decision.decide import Outcome
+from servingpool.decision.decide import Outcome, decide
 from servingpool.decision.observation import Observation, ReplicaMetrics, Unknown
 
 from .world import POOL, World
@@ -28,6 +28,7 @@ DAMAGE: dict[str, Callable[[float], float]] = {
     "10^12 more": lambda figure: figure + 1e12,
     "10^6 more": lambda figure: figure + 1e6,
     "gone": lambda _: 0.0,
+    "below zero": lambda _: -40.0,
 }
 
 
@@ -72,12 +73,17 @@ def begun() -> Scraped:
     return world
 
 
+def again(**changed: Any) -> Scraped:
+    """That world, to go on from there."""
+    was = begun()
+    world = replace(was, **changed)
+    world.engines, world.serial = [replace(one) for one in was.engines], was.serial
+    return world
+
+
 def fleet(figure: str, damage: Callable[[float], float], minutes: float = 20.0) -> list[Outcome]:
     """From the scrape on in which the figure is damaged."""
-    was = begun()
-    engines = [replace(one) for one in was.engines]
-    world = replace(was, figure=figure, damage=damage, memory=was.memory)
-    world.engines, world.serial = engines, was.serial
+    world = again(figure=figure, damage=damage)
     first = world.tick(RATE)
     world.figure = ""
     return [first, *world.run(RATE, minutes)]
@@ -152,21 +158,6 @@ def test_so_it_is_whatever_the_figure_is_raised_by(figure: str, power: float) ->
 
 
 @pytest.mark.parametrize(
-    ("figure", "told"),
-    [
-        ("prompt_tokens", "vllm-1: 1e+12 prompt tokens in 15 s"),
-        ("waiting", "vllm-1: 1e+12 requests waiting after one scrape is more than can have come"),
-        ("time_to_first_token.count", "vllm-1: 1e+12 requests with a first token in 15 s"),
-    ],
-)
-def test_it_is_told_with_pod_and_figure(figure: str, told: str) -> None:
-    first, second, *_ = fleet(figure, DAMAGE["10^12 more"], minutes=1.0)
-    assert first.memory.damaged == told
-    assert told in first.decision.reason
-    assert second.memory.damaged is None
-
-
-@pytest.mark.parametrize(
     ("figure", "damage", "told"),
     [
         ("generation_tokens", lambda held: 0.5 * held, "vllm-1: a counter fell"),
@@ -180,9 +171,7 @@ def test_a_sample_that_cannot_be_compared_is_counted_as_left_out_and_told(figure
 
 
 def test_a_counter_that_stays_higher_counts_on_from_there() -> None:
-    was = begun()
-    world = replace(was, memory=was.memory)
-    world.engines, world.serial = [replace(one) for one in was.engines], was.serial
+    world = again()
     world.tick(RATE)
     world.engines[0].prompt += 1e12
     found = world.run(RATE, 10)
@@ -192,9 +181,59 @@ def test_a_counter_that_stays_higher_counts_on_from_there() -> None:
 
 
 def test_a_real_surge_of_forty_times_the_usual_is_believed_by_the_second_scrape() -> None:
-    was = begun()
-    world = replace(was, memory=was.memory, obey=False)
-    world.engines, world.serial = [replace(one) for one in was.engines], was.serial
+    world = again(obey=False)
     found = [world.tick(160.0) for _ in range(4)]
     assert found[1].decision.replicas > 2
     assert found[3].decision.figures.arrivals == pytest.approx(160.0, rel=0.2)
+
+
+def told(change: Callable[[ReplicaMetrics], ReplicaMetrics], pods: int = 2) -> Scraped:
+    """The world from now on, with the samples of so many pods changed."""
+    world = again()
+    observe = world.observation
+
+    def observation() -> Observation:
+        seen = observe()
+        assert not isinstance(seen.metrics, Unknown)
+        return replace(seen, metrics=(*map(change, seen.metrics[:pods]), *seen.metrics[pods:]))
+
+    world.observation = observation  # type: ignore[method-assign]
+    return world
+
+
+@pytest.mark.parametrize("from_admission", [False, True])
+@pytest.mark.parametrize("pods", [1, 2])
+def test_a_queue_of_a_million_orders_nothing_however_often_it_is_said(pods: int, from_admission: bool) -> None:
+    world = told(lambda one: replace(one, waiting=1e6, ttft_from_admission=from_admission), pods)
+    found = world.run(RATE, 20)
+    assert max(one.decision.replicas for one in found) <= max(undamaged())
+    assert "vllm-1: 1e+06 requests" in found[-1].decision.reason
+
+
+def eighth(page: ReplicaMetrics) -> ReplicaMetrics:
+    """The sample of one of eight ranks."""
+    for figure in FIGURES:
+        page = damaged(page, figure, lambda held: held / 8.0)
+    return replace(page, sources=1.0)
+
+
+@pytest.mark.parametrize("scrapes", [1, 40])
+def test_a_sample_of_one_of_a_pods_eight_ranks_is_left_out_and_the_pod_is_named(scrapes: int) -> None:
+    answers = [8.0]
+    world = told(lambda one: eighth(whole(one)) if answers[0] < 8.0 else replace(one, sources=8.0), 1)
+    world.tick(RATE)
+    answers[0] = 1.0
+    found = [world.tick(RATE) for _ in range(scrapes)]
+    assert {one.memory.coverage for one in found} == {0.5}
+    assert "vllm-1: only 1 of its 8 targets answer" in found[-1].decision.reason
+    answers[0] = 8.0
+    assert {one.decision.replicas for one in [*found, *world.run(RATE, 10)]} == {max(undamaged())}
+
+
+def test_an_answer_that_is_always_the_same_is_told_within_five_scrapes() -> None:
+    world = told(lambda one: one)
+    found, seen = world.tick(RATE), world.observation()
+    for _ in range(5):
+        world.now += 15.0
+        found = decide(seen, world.pool, found.memory, world.now)
+    assert "the need is unknown (Prometheus shows no sample newer than" in found.decision.reason

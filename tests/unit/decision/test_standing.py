@@ -13,7 +13,7 @@ from servingpool.decision.observation import Observation, ReplicaMetrics, Unknow
 from servingpool.decision.pool import Pool, Slo
 
 from ..reconcile.kept import kept  # noqa: TID252, tests are no package of an installed name
-from .world import POOL, Batched, Engine, World, applied
+from .world import ENGINE, POOL, Batched, Engine, World, applied
 
 ABORTED = Pool(Slo(time_to_first_token=2.5, time_per_output_token=0.1), min_replicas=1, max_replicas=12)
 
@@ -81,6 +81,26 @@ def test_what_aborted_requests_left_behind_costs_one_replica_at_most_and_is_told
     assert [one.replica for one in found.decision.standing] == ["vllm-1"]
     assert found.decision.figures.longest_wait == 0.0
     assert LimitName.REQUESTS_WAIT not in applied(found)
+
+
+@pytest.mark.parametrize("parked", [3.0, 30.0])
+def test_what_is_parked_beside_requests_that_begin_at_once_is_no_demand_and_is_named(parked: float) -> None:
+    world = Left(pool=ABORTED, replicas=1)
+    world.run(0.5, 15, prompt=800.0, output=200.0)
+    world.shown = (2.0, parked)
+    found = world.run(0.5, 60, prompt=800.0, output=200.0)
+    assert {one.decision.replicas for one in found} == {1}
+    assert found[-1].decision.figures.attainment == pytest.approx(1.0)
+    assert all(f"vllm-1: {parked:.0f} requests in its queue since" in one.decision.reason for one in found[4:])
+
+
+def test_a_queue_of_one_length_for_which_requests_wait_is_demand() -> None:
+    world = World(replicas=1, obey=False)
+    world.run(2.0, 15)
+    world.engines[0].waiting = 100.0
+    assert [one.decision.figures.queue for one in world.run(0.97 / ENGINE.work(1000.0, 200.0), 10)] == pytest.approx(
+        [100.0] * 40
+    )
 
 
 def test_a_queue_that_nothing_moves_orders_one_replica_in_a_young_pool_without_traffic() -> None:

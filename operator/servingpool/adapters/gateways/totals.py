@@ -36,7 +36,7 @@ from servingpool.decision.observation import (
     ReplicaMetrics,
     Unknown,
 )
-from servingpool.decision.observe.plausible import FAR
+from servingpool.decision.observe.confirm import FAR
 
 COUNTERS = {"arrivals": "begun", "generation_tokens": "generation_tokens", "prompt_tokens": "prompt_tokens"}
 """Counts of a `GatewayMetrics`, and where a pod's sample holds them."""

@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS, Figure, Origin, Series
-from servingpool.adapters.prometheus.promql import GROUP, SEVERAL, Queries, Source, exported, source_key
+from servingpool.adapters.prometheus.promql import GROUP, SEVERAL, SOURCES, Queries, Source, exported, source_key
 from servingpool.adapters.prometheus.rows import ROW_ERRORS, Unread
 
 SCRAPED_AT = ""
 """The scrape time's row has no metric name."""
-SEVERAL_COLUMN = 1
-"""Column of the row named SEVERAL; the scrape time's is 0."""
+SEVERAL_COLUMN, SOURCES_COLUMN = 1, 2
+"""Columns of the rows named SEVERAL and SOURCES; the scrape time's is 0."""
 
 Row = list[float | None]
 SampleKey = tuple[str, str, str]
@@ -70,7 +70,7 @@ class Columns:
             str(number): (group.split, exported(group.split) if group.split else "")
             for number, group in enumerate(queries.profile.groups)
         }
-        self.plain: dict[str, int] = {SCRAPED_AT: 0, SEVERAL: SEVERAL_COLUMN}
+        self.plain: dict[str, int] = {SCRAPED_AT: 0, SEVERAL: SEVERAL_COLUMN, SOURCES: SOURCES_COLUMN}
         self.by_le: dict[str, dict[str, int]] = {}
         self.made: list[Made] = []
         self.width = len(self.plain)

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from servingpool.adapters.prometheus.bounds import MOST_SAMPLES, MOST_TEXT
-from servingpool.adapters.prometheus.columns import SEVERAL_COLUMN, Columns, HistogramColumns, Row, SampleKey
+from servingpool.adapters.prometheus.columns import (
+    SEVERAL_COLUMN,
+    SOURCES_COLUMN,
+    Columns,
+    HistogramColumns,
+    Row,
+    SampleKey,
+)
 from servingpool.adapters.prometheus.diagnosis import PodKey
 from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS as HISTOGRAM_FIGURES
 from servingpool.adapters.prometheus.engines.profile import Figure
@@ -135,7 +142,8 @@ class Table:
                 each.fill(row)
             read = dict(zip(FIELDS, (*self._figures(row), *self._histograms(row)), strict=True))
             from_admission = self._columns.from_admission
-            sample = ReplicaMetrics(pod, scraped_at, ttft_from_admission=from_admission, **read)  # type: ignore[arg-type]
+            sources = row[SOURCES_COLUMN] or 1.0
+            sample = ReplicaMetrics(pod, scraped_at, sources=sources, ttft_from_admission=from_admission, **read)  # type: ignore[arg-type]
             fresh.setdefault((namespace, pod), {})[model] = sample
         return fresh, stale
 
@@ -144,7 +152,7 @@ class Table:
             for column, name in names:
                 value = row[column]
                 if value is not None:
-                    yield value if math.isfinite(value) else Unknown(f"{name} is {value}")
+                    yield value if 0.0 <= value < math.inf else Unknown(f"{name} is {value}")
                     break
             else:
                 yield NOT_EXPOSED
@@ -172,8 +180,8 @@ class Table:
                 bounds.append(bound)
                 counts.append(value)
         self.lacks_buckets |= bounded and not bounds
-        if not math.isfinite(total + count + sum(counts)):
-            return Unknown(f"{columns.name} contains NaN")
+        if not 0.0 <= min(total, count, *counts) <= total + count + sum(counts) < math.inf:
+            return Unknown(f"{columns.name} contains what is no count")
         return Histogram(tuple(bounds), tuple(counts), total, count)
 
 

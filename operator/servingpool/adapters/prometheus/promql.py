@@ -26,6 +26,8 @@ _POD_ENDINGS = "bcdfghjklmnpqrstvwxz2456789" + "aeiouy013"
 
 SEVERAL = "several"
 """Name of the row of a sample whose gauges have several series in one scrape that nothing tells apart."""
+SOURCES = "sources"
+"""Name of the row of a sample with the number of its parts, such as the ranks of a pod, where it has several."""
 ADDRESS = ("job", "instance")
 """Labels that tell a target from others, in most cases."""
 SCRAPING = ("endpoint", "service", "container", "node", "prometheus", "prometheus_replica", "replica")
@@ -148,7 +150,7 @@ class Queries:
             if gauges:
                 alike = self._scrape("count", self.select(gauges, scope, group=group), targets, *own, group=group)
                 several = f"count by ({self.by(group=group)}) ({alike} > 1)"
-                terms.append(apart(f'label_replace({several}, "__name__", "{SEVERAL}", "", "")', SEVERAL))
+                terms.append(_named(several, SEVERAL))
         for index, (source, texts) in enumerate(buckets.items()):
             if texts:
                 wanted = f"le=~{any_of(sorted(texts))}"
@@ -162,6 +164,9 @@ class Queries:
                 terms.append(apart(counts, f"histogram-{index}"))
         times = " or ".join(self._time(selector, group) for selector, group in self._clock(scope))
         terms.append(apart(f"max by ({self.by()}) ({times})", "times"))
+        if self.own():
+            parts = f"max by ({self.by(*self.own())}) ({' or '.join(self.clock(scope))})"
+            terms.append(_named(f"count by ({self.by()}) ({parts}) > 1", SOURCES))
         return " or ".join(terms)
 
     def clock(self, scope: Scope) -> list[str]:
@@ -286,6 +291,11 @@ def requested_replicas(namespace: str, name: str, sort: tuple[str, str]) -> str 
 def _grouped(term: str, group: int) -> str:
     """Label a term's rows with their group, unless it is the first."""
     return f'label_replace({term}, "{GROUP}", "{group}", "", "")' if group else term
+
+
+def _named(term: str, name: str) -> str:
+    """Give a term's rows a metric's name."""
+    return apart(f'label_replace({term}, "__name__", "{name}", "", "")', name)
 
 
 def apart(term: str, part: str) -> str:

@@ -266,22 +266,11 @@ def with_own_buckets(sample: ReplicaMetrics, ttft: float | None, tpot: float | N
 
     A histogram with a bound and without buckets is Unknown: all its requests would count as late.
     """
-    own = (
-        _own(sample.time_to_first_token, ttft),
-        _own(sample.inter_token_latency, None),
-        _own(sample.time_per_output_token, tpot),
-        _own(sample.queue_time, ttft, neighbours=False),
-    )
-    read = (sample.time_to_first_token, sample.inter_token_latency, sample.time_per_output_token, sample.queue_time)
-    if own == read:
-        return sample
-    return replace(
-        sample,
-        time_to_first_token=own[0],
-        inter_token_latency=own[1],
-        time_per_output_token=own[2],
-        queue_time=own[3],
-    )
+    each = {"time_to_first_token": ttft, "inter_token_latency": None, "time_per_output_token": tpot, "queue_time": ttft}
+    own: dict[str, Any] = {
+        name: _own(getattr(sample, name), bound, neighbours=name != "queue_time") for name, bound in each.items()
+    }
+    return sample if all(getattr(sample, name) is one for name, one in own.items()) else replace(sample, **own)
 
 
 def _own(histogram: Histogram | Unknown, bound: float | None, *, neighbours: bool = True) -> Histogram | Unknown:

@@ -20,7 +20,7 @@ from servingpool.decision.observe.latency import Tail
 from servingpool.decision.observe.queueing import Look, Queue
 from servingpool.decision.observe.samples import Sample, Standing
 from servingpool.decision.observe.window import Demand, SampleWindow
-from servingpool.decision.params import DEFAULT, HOUR, REMEMBERED
+from servingpool.decision.params import DAY, DEFAULT, HOUR, REMEMBERED
 from servingpool.decision.pool import Pool
 from servingpool.decision.zero import NEVER_ZERO, Busy, GatewayDemand, Vanished
 
@@ -134,6 +134,8 @@ class Memory:
     """Why the queue was not known at the last observation."""
     interval: float = 15.0
     """Seconds between scrapes, as seen."""
+    lag: float = DAY
+    """Seconds from the newest sample to the decision, the least of late: by how much the clocks differ, about."""
     coverage: float = 0.0
     """Share of ready replicas read at the last observation."""
     ttft_tail: Tail = field(default_factory=Tail)
@@ -230,8 +232,8 @@ class Memory:
 
     def interrupted(self) -> Memory:
         """The memory after a break: learned figures are kept, windows begin anew."""
-        window = SampleWindow(buckets=self.window.buckets)
-        return Memory(self.without_forecasts().profile, window=window, interval=self.interval, shortages=self.shortages)
+        profile, window = self.without_forecasts().profile, SampleWindow(buckets=self.window.buckets)
+        return Memory(profile, window=window, interval=self.interval, shortages=self.shortages, lag=self.lag)
 
 
 class UpdateResult(NamedTuple):

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from servingpool.decision.engine import Rates, StepTime
 from servingpool.decision.observe.columns import DEMAND, OFFERED, Column
-from servingpool.decision.observe.window import KEPT_SECONDS, MINUTE, NOTHING, Demand, SampleWindow, Slice
-from servingpool.decision.params import Params
+from servingpool.decision.observe.window import KEPT_SECONDS, NOTHING, Demand, SampleWindow, Slice
+from servingpool.decision.params import MINUTE, Params
 from servingpool.decision.pool import Pool
 
 Array = NDArray[np.float64]

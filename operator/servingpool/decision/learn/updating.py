@@ -26,16 +26,17 @@ from servingpool.decision.learn.miss_curve import (
     tpot_infeasible,
 )
 from servingpool.decision.learn.step_time import NEARLY_FULL, short_answers
-from servingpool.decision.observation import Histogram, Observation, Unknown
+from servingpool.decision.observation import Histogram, Observation, ReplicaMetrics, Unknown
 from servingpool.decision.observe.columns import WORK, Column
 from servingpool.decision.observe.counters import CounterDelta, Last, diff_counters
 from servingpool.decision.observe.gauges import with_believed_queue
 from servingpool.decision.observe.latency import Misses, Tail
 from servingpool.decision.observe.lateness import Lateness
 from servingpool.decision.observe.queueing import Look, looked
-from servingpool.decision.observe.window import MINUTE, NOTHING, Demand, Slice, rate_window, usual
-from servingpool.decision.params import LONGEST_GAP
+from servingpool.decision.observe.window import NOTHING, Demand, Slice, rate_window, usual
+from servingpool.decision.params import LONGEST_GAP, MINUTE
 from servingpool.decision.pool import Pool
+from servingpool.decision.words import clock
 
 LEAST_SPAN = 1.0
 """Seconds between two observations below which the second teaches nothing."""
@@ -78,6 +79,7 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
             lambda: memory.step_time(pool) if memory.profile.engine.fit.known else None,
             _full_from(memory.profile),
             short=answers.short,
+            queue_excluded=memory.profile.queue_in_ttft.excluded,
         ),
     )
     before, memory = memory, _with_gateway_demand(tick, delta, _add_to_windows(tick, delta, memory))
@@ -163,7 +165,7 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
         interval=max(interval, 1.0),
         coverage=delta.coverage,
         missing=delta.missing,
-        damaged="; ".join(f"{name}: {why}" for name, why in delta.damaged.items()) or None,
+        damaged="; ".join(f"{name}: {why}" for name, why in delta.damaged.items()) or _unread(observation),
         queue_unknown=delta.waiting.reason if isinstance(delta.waiting, Unknown) else None,
         covered_at=now if seen else memory.covered_at,
         ttft_tail=_client_tail(tick, memory.ttft_tail)
@@ -172,6 +174,31 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
         tpot_tail=_tail(tick, memory.tpot_tail, "time_per_output_token", delta.damaged),
         predicted_by=None,
     )
+
+
+def _unread(observation: Observation) -> str | None:
+    return observation.metrics.reason if isinstance(observation.metrics, Unknown) else None
+
+
+def with_fresh_samples(observation: Observation, memory: Memory, now: float) -> tuple[Observation, Memory]:
+    """The observation, without samples where they fall behind our clock; and the memory of how far they are behind it.
+
+    Prometheus, or a cache before it, may give the same answer for ever, and all in it looks fresh. How far two clocks
+    differ is no matter: what counts is by how much more than before.
+    """
+    newest = max((one.scraped_at for one in _samples(observation)), default=None)
+    if newest is None:
+        return observation, memory
+    lag, passed = now - newest, math.inf if memory.at is None else now - memory.at
+    least = min(lag, memory.lag + passed / MINUTE) if 0.0 <= passed <= LONGEST_GAP else lag
+    if lag - least > max(MINUTE, 2.0 * memory.interval):
+        said = Unknown(f"Prometheus shows no sample newer than {clock(newest)}, which is {lag:.0f} s ago by our clock")
+        observation = replace(observation, metrics=said)
+    return observation, replace(memory, lag=least)
+
+
+def _samples(observation: Observation) -> tuple[ReplicaMetrics, ...]:
+    return () if isinstance(observation.metrics, Unknown) else observation.metrics
 
 
 def _with_engines(tick: _Tick, delta: CounterDelta, memory: Memory) -> Profile:
@@ -231,8 +258,7 @@ def _ready(observation: Observation, span: float) -> float:
 
 
 def _tail(tick: _Tick, tail: Tail, name: str, damaged: Mapping[str, str]) -> Tail:
-    metrics = () if isinstance(tick.observation.metrics, Unknown) else tick.observation.metrics
-    read = ((one.replica, getattr(one, name)) for one in metrics if one.replica not in damaged)
+    read = ((one.replica, getattr(one, name)) for one in _samples(tick.observation) if one.replica not in damaged)
     return _with(tick, tail, {replica: one for replica, one in read if isinstance(one, Histogram)})
 
 

@@ -3,5 +3,5 @@
 In: an `Observation`, each replica's last sample, the step time as known. Out: a `CounterDelta`, the `SampleWindow` of
 twenty minutes with demand and lateness, an observation without gauges that nothing moves. Learns nothing.
 `columns`, `samples`, `counters`, `window` (what happened); `queueing`, `latency`, `lateness` (who was late);
-`plausible`, `gauges` (outliers, and other figures that are not believed).
+`confirm` (queues, by their flows), `plausible`, `gauges` (outliers, and other figures that are not believed).
 """

@@ -47,13 +47,13 @@ from servingpool.decision.observe.plausible import (
     compared_with,
     doubt_of,
     outliers,
+    shows_waits,
     with_believed_gauges,
 )
 from servingpool.decision.observe.queueing import Queue, queue
 from servingpool.decision.observe.samples import (
     COUNTERS,
     NO_SAMPLE,
-    NOT_JUMPED,
     OPTIONAL,
     PROGRESS,
     Buckets,
@@ -224,7 +224,7 @@ def diff_counters(
             for target in {replica.target: None for replica in observation.ready}
         },
         waits=waits.told,
-        queue_excluded=any(_shows_no_wait(one, slo.time_to_first_token) for one in table.metrics),
+        queue_excluded=not all(shows_waits(one, slo.time_to_first_token) for one in table.metrics),
         standing=standing,
         running=_gauge([one.running for one in table.metrics], running, len(ready)),
         waiting=_with_gateway(queues if isinstance(queues, Unknown) else math.fsum(queues), observation.gateway.queue),
@@ -253,9 +253,10 @@ def _table(
     at = np.array([one.scraped_at for one in shown])
     seconds = at - np.array([one.at for one in before])
     recent = seconds <= LONGEST_GAP
-    metrics = with_believed_gauges(shown, before, recent, known)
-    gauges = np.array([(one.running, one.waiting) for one in metrics], np.float64).reshape(-1, 2)
     restarted, fell = resets(was[:, COUNTERS], figures[:, COUNTERS])
+    rises = increases(np.where(restarted[:, None], 0.0, was), figures)
+    metrics, levels = with_believed_gauges(shown, before, rises, recent, known, pool.slo)
+    gauges = np.array([(one.running, one.waiting) for one in metrics], np.float64).reshape(-1, 2)
     # A request that is aborted in the batch is not begun any more; it has left the queue all the same.
     begun, reset = figures[:, Column.BEGUN], restarted | fell
     left = np.where(reset, begun, np.fmax(begun, was[:, Column.BEGUN])).tolist()
@@ -276,11 +277,12 @@ def _table(
             line = queue(
                 line, at=one.scraped_at, requests=waiting, left=left[place], room=room[place], reset=reset_of[place]
             )
-        jumped = NOT_JUMPED if one is shown[place] else (shown[place].running, shown[place].waiting)
         held_now, since = float(held[place]), moved_at[place]
-        now.append(Sample(one.scraped_at, bucket, tuple(row), line, running, held_now, jumped, None, since))
-    pairs = zip(shown, metrics, strict=True)
-    doubts = {old.replica: doubt_of(old, one) for old, one in pairs if one is not old}
+        now.append(
+            Sample(one.scraped_at, bucket, tuple(row), line, running, held_now, levels[place], None, one.sources, since)
+        )
+    each = zip(shown, metrics, levels, strict=True)
+    doubts = {old.replica: doubt for old, one, level in each if one is not old and (doubt := doubt_of(old, one, level))}
     return _Table(metrics, gauges, figures, now, before, was, seconds, restarted, fell, doubts, missing)
 
 
@@ -297,11 +299,18 @@ def _compared(
     # Taken for 0, one scrape without 50,000 rejections made 50,000 arrivals of the next, and 80 replicas of 3. Left at
     # what it was, the other figures of its scrape would be read without it.
     lost = np.isnan(table.figures) & ~np.isnan(was)
-    out = recent & (table.fell | lost.any(axis=1))
+    # With one of eight ranks for one scrape, all seven's counts came anew with the next, and 24 replicas of 4.
+    sources = np.array([(new.sources, old.sources) for new, old in zip(table.now, before, strict=True)]).reshape(-1, 2)
+    ages = [ready[one.replica].age for one in table.metrics]
+    partial = (sources[:, 0] < sources[:, 1]) & (seconds <= ages)
+    out = partial | (recent & (table.fell | lost.any(axis=1)))
     samples: dict[str, Sample] = {}
     for place in np.flatnonzero(out).tolist():
         why = [name for column, name in OPTIONAL.items() if lost[place, column]]
-        damaged[table.metrics[place].replica] = f"no {why[0]} any more" if why else "a counter fell"
+        said = f"no {why[0]} any more" if why else "a counter fell"
+        if partial[place]:
+            said = "only {:.0f} of its {:.0f} targets answer".format(*sources[place])
+        damaged[table.metrics[place].replica] = said
     rows = np.flatnonzero(recent & ~out & ~restarted)
     now = table.now if len(rows) == len(before) else [table.now[place] for place in rows]
     odd = outliers(table.figures[rows], was[rows], now, [before[place] for place in rows], known).any(axis=1)
@@ -370,8 +379,10 @@ def _waits(found: _Intervals, gateways: tuple[Queue | None, Queue | None], bound
     each = np.array([(_wait(old), _wait(new)) for old, new in pairs]).reshape(-1, 2)
     begin, end = (each * anew[:, None] + [_wait(one) for one in at_gateway]).T
     tells = found.at_once & ~found.restarted & (anew & ~hidden if at_gateway[1] is None else anew | hidden)
-    shows = np.array([not _shows_no_wait(one, bound) for one in found.metrics], bool)
-    rows = tells & shows & (found.increase[:, Column.BEGUN] > 0.0)
+    shows = np.array([shows_waits(one, bound) for one in found.metrics], bool)
+    # A queue of one length teaches nothing: it is parked, or those who begin tell of it anyway.
+    moves = np.array([one.level is None or one.level.since == one.level.at for one in found.now], bool)
+    rows = tells & shows & moves & (found.increase[:, Column.BEGUN] > 0.0)
     begun, spent = found.increase[rows][:, [Column.BEGUN, Column.TTFT_SUM]].T
     told = np.column_stack((begun, begin[rows], end[rows], spent / begun)).tolist()
     return _Waits(begin, end, tuple(map(Wait._make, told)))
@@ -429,8 +440,9 @@ def _engine(
         pairs = zip(increase.tolist(), seconds.tolist(), strict=True)
         costs = [cost for one, span in pairs if (cost := mean_prefill(one, span, short=short)) is not None]
     begun, generated = found.increase[:, [Column.BEGUN, Column.GENERATED]].T
-    # An engine that hangs serves nothing, whatever its batch, and is not full.
+    # An engine that hangs serves nothing, whatever its batch, and is not full. Nor is one for which nobody waited.
     full = own & (np.minimum(waits.begin, waits.end) >= pool.slo.queue_bound) & (begun + generated > 0.0)
+    full &= np.array([one.level is None or not one.level.refuted for one in found.now], bool)
     return EngineDelta(
         steps=() if pool.prefills and costs else tuple(steps),
         prefills=tuple(costs),
@@ -454,13 +466,6 @@ def _full(found: _Intervals, place: int, *, metered: bool) -> Full:
         stood = new.wait >= seconds and decoding > 0.0
         room = not stood and (old.room or new.room)
     return Full(room and not metered, seconds, begun, generated, decoding)
-
-
-def _shows_no_wait(metrics: ReplicaMetrics, bound: float | None) -> bool:
-    """Whether the TTFT histogram is known not to show who waited: it begins at admission, or has no bucket to ask."""
-    ttft = metrics.time_to_first_token
-    bare = isinstance(ttft, Histogram) and ttft.count > 0.0 and not ttft.bounds
-    return metrics.ttft_from_admission or (bound is not None and bare)
 
 
 def mean_steps(increase: Floats, seconds: Floats) -> list[Steps]:

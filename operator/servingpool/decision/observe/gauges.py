@@ -1,7 +1,7 @@
 """A gateway's queue that is not believed.
 
 One of the same length for minutes in which nothing came and nothing was served is left behind by requests that gave up.
-One that is far longer than the scrape before, and than what can have come since, is believed by the next one.
+One that is far longer than what can have come is not known until it moves on, as with any queue (`confirm`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, ReplicaMetrics, Unknown
-from servingpool.decision.observe.plausible import FAR, SLACK
+from servingpool.decision.observation import Observation, Reading, Unknown
+from servingpool.decision.observe.confirm import FAR, SLACK, Level
 from servingpool.decision.observe.window import SampleWindow
 from servingpool.decision.words import clock
 
@@ -18,20 +18,15 @@ from servingpool.decision.words import clock
 class GatewayGauge(NamedTuple):
     """The gateway's queue and arrivals when they were last seen."""
 
-    at: float
-    """Unix time in seconds of the scrape."""
-    queue: float
-    """Requests that the gauge showed and that were believed."""
+    level: Level
     arrivals: Reading
     """Arrivals that the gateway had counted by then."""
     moved_at: float
     """Unix time in seconds of the scrape at which something came, was served, or changed last."""
-    jumped: Reading = NOT_EXPOSED
-    """Requests that the gauge showed and that were not believed."""
 
     def stands_still(self, after: float) -> bool:
         """Whether nothing has moved for `after` seconds while requests are shown."""
-        return self.queue > 0.0 and self.at - self.moved_at >= after
+        return self.level.shown > 0.0 and self.level.at - self.moved_at >= after
 
 
 def with_believed_queue(
@@ -43,63 +38,40 @@ def with_believed_queue(
     no replica is ready nothing can move.
     """
     gateway = observation.gateway
-    queue, at = gateway.queue, gateway.scraped_at
-    if isinstance(queue, Unknown):
-        return observation, before
-    at = max((one.scraped_at for one in _samples(observation)), default=None) if at is None else at
-    if at is None:
+    queue, arrivals, at = gateway.queue, gateway.arrivals, gateway.scraped_at
+    samples = () if isinstance(observation.metrics, Unknown) else observation.metrics
+    at = max((one.scraped_at for one in samples), default=None) if at is None else at
+    if isinstance(queue, Unknown) or at is None:
         return observation, before
     if before is None:
-        return observation, GatewayGauge(at, queue, gateway.arrivals, at)
-    if at > before.at:
-        if _far(queue, before, window, at - before.at):
-            before = before._replace(at=at, jumped=queue)
-            return _with_queue(observation, believed_queue(queue, before, after)), before
-        moved = queue != before.queue or gateway.arrivals != before.arrivals
+        return observation, GatewayGauge(Level(at, at, queue, queue, queue), arrivals, at)
+    level, seconds = before.level, at - before.level.at
+    if seconds > 0.0:
+        come = window.arriving * seconds
+        if not isinstance(arrivals, Unknown) and not isinstance(before.arrivals, Unknown):
+            come = max(come, arrivals - before.arrivals)
+        moved = queue != level.shown or arrivals != before.arrivals
         # Once it is known to stand still, it does so without a replica too, until it changes.
         if observation.ready or not before.stands_still(after):
             moved = moved or not observation.ready or window.worked
-        before = GatewayGauge(at, queue, gateway.arrivals, at if moved else before.moved_at)
-    return _with_queue(observation, believed_queue(queue, before, after)), before
+        level = level.next(at, queue, (0.0 if level.jumped else level.shown) + FAR * max(SLACK, come))
+        before = GatewayGauge(level, arrivals, at if moved else before.moved_at)
+    return replace(observation, gateway=replace(gateway, queue=believed_queue(queue, before, after))), before
 
 
 def believed_queue(queue: Reading, gauge: GatewayGauge | None, after: float) -> Reading:
     """The gateway's `queue` as far as it is believed."""
     if gauge is None or isinstance(queue, Unknown):
         return queue
-    if not isinstance(gauge.jumped, Unknown):
-        return Unknown(_jumped(queue))
-    return 0.0 if gauge.stands_still(after) else queue
+    return 0.0 if gauge.stands_still(after) else gauge.level.believed
 
 
 def doubted_queue(gauge: GatewayGauge | None, after: float) -> str | None:
     """Sentence on a gateway's queue that is not believed; None where it is believed."""
     if gauge is None:
         return None
-    if not isinstance(gauge.jumped, Unknown):
-        return _jumped(gauge.jumped)
-    if not gauge.stands_still(after):
-        return None
-    said = f"{gauge.queue:.0f} requests in the gateway's queue since {clock(gauge.moved_at)}"
-    return f"{said}, and none comes or is served: not believed"
-
-
-def _far(queue: float, before: GatewayGauge, window: SampleWindow, seconds: float) -> bool:
-    """Whether the queue is far longer than before and than can have come since, and the last scrape did not say so."""
-    if queue <= before.queue + FAR * SLACK or (not isinstance(before.jumped, Unknown) and queue >= 0.5 * before.jumped):
-        return False
-    return queue > before.queue + FAR * window.arriving * seconds
-
-
-def _jumped(queue: float) -> str:
-    return f"{queue:.3g} requests in the gateway's queue after one scrape is more than can have come"
-
-
-def _samples(observation: Observation) -> tuple[ReplicaMetrics, ...]:
-    return () if isinstance(observation.metrics, Unknown) else observation.metrics
-
-
-def _with_queue(observation: Observation, queue: Reading) -> Observation:
-    if queue is observation.gateway.queue:
-        return observation
-    return replace(observation, gateway=replace(observation.gateway, queue=queue))
+    if gauge.stands_still(after):
+        said = f"{gauge.level.shown:.0f} requests in the gateway's queue since {clock(gauge.moved_at)}"
+        return f"{said}, and none comes or is served: not believed"
+    believed = gauge.level.believed
+    return f"the gateway's queue: {believed.reason}" if isinstance(believed, Unknown) else None

@@ -20,7 +20,8 @@ from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.latency import LEAST_REQUESTS, LatencyCount, Misses, late_share_by_mean
 from servingpool.decision.observe.queueing import Queue, overdue
 from servingpool.decision.observe.samples import Sample
-from servingpool.decision.observe.window import KEPT_SECONDS, MINUTE, SampleWindow, Slice
+from servingpool.decision.observe.window import KEPT_SECONDS, SampleWindow, Slice
+from servingpool.decision.params import MINUTE
 from servingpool.decision.pool import Pool
 
 BY_TOKEN = 2.0

@@ -15,25 +15,18 @@ from functools import cached_property
 
 import numpy as np
 
-from servingpool.decision.engine import FASTEST_STEP, LARGEST_BATCH, LONGEST_PROMPT, StepTime
+from servingpool.decision.engine import LARGEST_BATCH, LONGEST_PROMPT, MOST_BATCH, StepTime
 from servingpool.decision.increase import Flags, Floats, increases
-from servingpool.decision.observation import Reading, ReplicaMetrics, Unknown
+from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
 from servingpool.decision.observe.columns import Column
+from servingpool.decision.observe.confirm import FAR, SLACK, Level
 from servingpool.decision.observe.samples import Sample
-from servingpool.decision.params import DAY
+from servingpool.decision.pool import Slo
 
-FAR = 8.0
-"""Ratio of a figure to the next highest, from which on the figure is doubted."""
 OFTEN = 3.0
-"""Ratio to the usual rate up to which no figure is looked at twice."""
-PACE = 2.0
-"""Ratio to the learned pace of work, up to which no figure is doubted."""
-QUICKER = 4.0
-"""Ratio of a step without work, as learned, to the mean step, up to which no count of steps is doubted."""
+"""Ratio to the usual rate up to which no figure is looked at twice, and to what there is time for."""
 EQUAL = 1.0 + 1e-6
 """Ratio of equal sums: sums over ranks differ in their last digits, and float32 sums in the seventh."""
-SLACK = 16.0
-"""Requests by which a figure may exceed the usual: few requests vary by chance."""
 MOST_REQUESTS = 1000.0
 """Requests/s that a replica serves at most."""
 
@@ -46,7 +39,6 @@ NAMES: dict[int, str] = {
     Column.BEGUN: "requests begun",
     Column.TPOT_COUNT: "requests finished",
     Column.REJECTED: "rejections",
-    Column.TTFT_SUM: "seconds to first tokens",
 }
 COUNTED_TOGETHER = (Column.TTFT_COUNT, Column.PROMPTS, Column.ITL_COUNT, Column.GENERATED)
 """Figures that move with each request, none of them derived from another."""
@@ -79,6 +71,8 @@ class Usual:
     """By target, the running requests from which on a replica may be full."""
     short: bool = False
     """Answers are short; see `ShortAnswers`."""
+    queue_excluded: bool = False
+    """The TTFT histogram was seen to exclude the queue."""
 
     @property
     def rate(self) -> float:
@@ -154,8 +148,6 @@ def _impossible(increase: Sequence[float], now: Sample, before: Sample, seconds:
     held = now.held + before.held
     if increase[Column.TTFT_COUNT] > increase[Column.PROMPTS] + held + SLACK:  # a prompt has a token at least
         return Column.TTFT_COUNT
-    if increase[Column.ITL_COUNT] * FASTEST_STEP > increase[Column.ITL_SUM] + seconds:
-        return Column.ITL_COUNT
     return next((one for one in BESIDE if increase[one] > MOST_REQUESTS * seconds + held), None)
 
 
@@ -176,30 +168,18 @@ def _beyond_others(increase: Sequence[float], now: Sample, before: Sample, known
         return Column.TPOT_COUNT
     # Of what begins or ends as many more as are in the engine.
     most = FAR * max(told[-1][0] if told else 0.0, known.rate * seconds) + SLACK + now.held + before.held
-    for figure in BESIDE:
-        if increase[figure] > most * max(1.0, known.each[figure]):
-            return figure
-    return None
+    return next((one for one in BESIDE if increase[one] > most * max(1.0, known.each[one])), None)
 
 
 def _beyond_time(increase: Sequence[float], now: Sample, before: Sample, known: Usual, seconds: float) -> int | None:
     """The figure that says more work than there was time for."""
-    if increase[Column.TTFT_SUM] > DAY * (increase[Column.TTFT_COUNT] + 1.0):
-        return Column.TTFT_SUM
-    if increase[Column.ITL_SUM] > PACE * seconds * max(LARGEST_BATCH, now.held, before.held):
+    if increase[Column.ITL_SUM] > OFTEN * seconds * max(LARGEST_BATCH, now.held, before.held):
         return Column.ITL_SUM  # each request of a batch waits for one token at a time
+    if increase[Column.PROMPTS] > LONGEST_PROMPT * (increase[Column.TTFT_COUNT] + 1.0):
+        return Column.PROMPTS
     step = known.step()
-    if step is None:
-        return (
-            Column.PROMPTS if increase[Column.PROMPTS] > LONGEST_PROMPT * (increase[Column.TTFT_COUNT] + 1.0) else None
-        )
-    if increase[Column.ITL_COUNT] * step.base > QUICKER * (increase[Column.ITL_SUM] + seconds):
-        return Column.ITL_COUNT
-    prefill = step.per_prefill_token * (increase[Column.PROMPTS] - increase[Column.CACHED])
-    decode = step.per_request * increase[Column.ITL_COUNT]
-    if max(prefill, decode) <= PACE * seconds:
-        return None
-    return Column.PROMPTS if prefill > decode else Column.ITL_COUNT
+    quick = step is not None and increase[Column.ITL_COUNT] * step.base > OFTEN * (increase[Column.ITL_SUM] + seconds)
+    return Column.ITL_COUNT if quick else None
 
 
 def compared_with(now: Sample, before: Sample, known: Usual) -> tuple[Sample, str | None]:
@@ -219,56 +199,51 @@ def compared_with(now: Sample, before: Sample, known: Usual) -> tuple[Sample, st
 
 
 def with_believed_gauges(
-    shown: Sequence[ReplicaMetrics], before: Sequence[Sample], recent: Flags, known: Usual
-) -> list[ReplicaMetrics]:
-    """The samples, Unknown in place of gauges that jumped further than their requests can have come.
+    shown: Sequence[ReplicaMetrics], before: Sequence[Sample], rises: Floats, recent: Flags, known: Usual, slo: Slo
+) -> tuple[list[ReplicaMetrics], list[Level | None]]:
+    """The samples with their gauges as far as they are believed, Unknown in place of others; and the queues' levels.
 
-    `recent`: where the sample before is recent.
+    `rises`: figures since the samples before, `recent`: where those are recent.
     """
     gauges = np.array([(one.running, one.waiting) for one in shown], np.float64).reshape(-1, 2)
-    held = np.array([(one.held, 0.0 if one.queue is None else one.queue.requests) for one in before]).reshape(-1, 2)
-    jumped = recent & (gauges > FAR * SLACK + held * [0.0, 1.0]).any(axis=1)
     metrics = list(shown)
-    for place in np.flatnonzero(jumped).tolist():
-        metrics[place] = _with_believed_gauges(shown[place], before[place], shown, known)
-    return metrics
+    levels = [old.level if isinstance(one.waiting, Unknown) else None for one, old in zip(shown, before, strict=True)]
+    odd = (gauges < 0.0).any(axis=1) | (gauges[:, 0] > MOST_BATCH) | (gauges[:, 1] > 0.0)
+    for place in np.flatnonzero(odd).tolist():
+        one, old, (running, waiting) = shown[place], before[place], gauges[place].tolist()
+        seconds = one.scraped_at - old.at
+        if not 0.0 <= running <= MOST_BATCH and not isinstance(one.running, Unknown):
+            metrics[place] = replace(one, running=Unknown(f"{running:.3g} requests running cannot be"))
+        if waiting < 0.0:
+            metrics[place] = replace(metrics[place], waiting=Unknown(f"{waiting:.3g} requests waiting cannot be"))
+        if not waiting > 0.0:
+            continue
+        last = 0.0 if old.queue is None else old.queue.requests
+        first, spent, begun = rises[place, [Column.TTFT_COUNT, Column.TTFT_SUM, Column.BEGUN]].tolist()
+        # Where more come than are served, as many more begin than usual.
+        most, level = last + FAR * max(SLACK, known.rate * seconds, begun), old.level
+        if not recent[place] or level is None:
+            jumped = bool(recent[place]) and waiting > most
+            level = Level(one.scraped_at, one.scraped_at, waiting, waiting, 0.0 if jumped else waiting, jumped=jumped)
+        elif seconds > 0.0:
+            tells = first > 0.0 and not known.queue_excluded and shows_waits(one, slo.time_to_first_token)
+            told = {"begun": begun, "spent": spent * begun / first} if tells else {}
+            level = level.next(one.scraped_at, waiting, most, **told)
+        levels[place], believed = level, level.believed
+        if believed != waiting:
+            metrics[place] = replace(metrics[place], waiting=believed)
+    return metrics, levels
 
 
-def _with_believed_gauges(
-    metrics: ReplicaMetrics, before: Sample, others: Sequence[ReplicaMetrics], known: Usual
-) -> ReplicaMetrics:
-    """The sample of a replica; `others`: of all replicas.
-
-    A queue may be as long as eight of the longest of the others, which have the same clients, and as what eight times
-    the usual rate brings.
-    """
-    running, waiting = metrics.running, metrics.waiting
-    if not isinstance(running, Unknown) and running > FAR * SLACK and _far(running, before.held, known):
-        running = _doubted("running", running, before.jumped[0])
-    last = 0.0 if before.queue is None else before.queue.requests
-    if not isinstance(waiting, Unknown) and waiting > last + FAR * SLACK:
-        queues = (one.waiting for one in others if one is not metrics)
-        longest = max((one for one in queues if not isinstance(one, Unknown)), default=0.0)
-        arrivals = known.rate * max(0.0, metrics.scraped_at - before.at)
-        if waiting > last + FAR * max(SLACK, longest, arrivals):
-            waiting = _doubted("waiting", waiting, before.jumped[1])
-    if running is metrics.running and waiting is metrics.waiting:
-        return metrics
-    return replace(metrics, running=running, waiting=waiting)
+def shows_waits(metrics: ReplicaMetrics, bound: float | None) -> bool:
+    """Whether the TTFT histogram may show who waited: it does not begin at admission, and has a bucket to ask."""
+    ttft = metrics.time_to_first_token
+    bare = isinstance(ttft, Histogram) and ttft.count > 0.0 and not ttft.bounds
+    return not metrics.ttft_from_admission and not (bound is not None and bare)
 
 
-def _far(running: float, held: float, known: Usual) -> bool:
-    return running > FAR * held and running > FAR * known.most_running()
-
-
-def doubt_of(shown: ReplicaMetrics, believed: ReplicaMetrics) -> str:
-    """Why a gauge that the sample has `shown` is not among the `believed` gauges."""
+def doubt_of(shown: ReplicaMetrics, believed: ReplicaMetrics, level: Level | None) -> str:
+    """Why a gauge that the sample has `shown` is not among the `believed` gauges, or not all of it."""
     pairs = ((shown.running, believed.running), (shown.waiting, believed.waiting))
-    return "; ".join(new.reason for old, new in pairs if new is not old and isinstance(new, Unknown))
-
-
-def _doubted(name: str, now: float, before: Reading) -> Reading:
-    """A gauge that jumped; believed where the scrape before said so too."""
-    if not isinstance(before, Unknown) and now >= 0.5 * before:
-        return now
-    return Unknown(f"{now:.3g} requests {name} after one scrape is more than can have come")
+    said = [new.reason for old, new in pairs if new is not old and isinstance(new, Unknown)]
+    return "; ".join([*said, *([level.told()] if level is not None and level.parked else [])])

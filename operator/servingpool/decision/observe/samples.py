@@ -14,12 +14,12 @@ from servingpool.decision.observation import (
     NOT_EXPOSED,
     Bucket,
     Histogram,
-    Reading,
     Replica,
     ReplicaMetrics,
     Unknown,
 )
 from servingpool.decision.observe.columns import FIGURES, Column
+from servingpool.decision.observe.confirm import Level
 from servingpool.decision.observe.queueing import Queue
 from servingpool.decision.pool import Pool, Slo
 
@@ -43,7 +43,6 @@ class Buckets(NamedTuple):
 
 
 NO_BUCKETS = Buckets()
-NOT_JUMPED: tuple[Reading, Reading] = (NOT_EXPOSED, NOT_EXPOSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +60,12 @@ class Sample:
     """Requests in the batch; NaN where it was not exposed."""
     held: float = 0.0
     """Requests that its gauges show in the engine, running and waiting."""
-    jumped: tuple[Reading, Reading] = NOT_JUMPED
-    """Requests running and waiting that its gauges showed and that were not believed at this scrape; `plausible`."""
+    level: Level | None = None
+    """The queue as its gauge shows it; None where it shows none."""
     doubted: Sample | None = None
     """The sample after this sample, if it was not believed; else None."""
+    sources: float = 0.0
+    """Parts that the figures are the sums of."""
     moved_at: float = 0.0
     """Unix time in seconds of the last scrape at which a counter had moved, or no request was held."""
 

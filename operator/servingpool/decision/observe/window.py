@@ -31,8 +31,6 @@ Array = NDArray[np.float64]
 
 KEPT_SECONDS = DEFAULT.idle_window
 """Seconds: the window reaches back as far as anybody asks."""
-MINUTE = 60.0
-"""Seconds: the shortest part of the window that tells of waits, of speed and of calm. A burst moves its means."""
 LEAST_READY = 0.5
 """Replicas that work is divided by at least: the first replica's first second is no load of a hundred."""
 PROMPT_INERTIA, LEAST_USUAL = 30.0, 20.0
@@ -308,7 +306,12 @@ class Slice:
 
 
 def usual(
-    window: SampleWindow, step: Callable[[], StepTime | None], full_from: Mapping[str, float], *, short: bool
+    window: SampleWindow,
+    step: Callable[[], StepTime | None],
+    full_from: Mapping[str, float],
+    *,
+    short: bool,
+    queue_excluded: bool,
 ) -> Usual:
     """The usual figures, those of the last twenty minutes; the others as learned. See `Usual`."""
     kept = window.last(KEPT_SECONDS)
@@ -326,4 +329,5 @@ def usual(
         step,
         full_from,
         short,
+        queue_excluded,
     )

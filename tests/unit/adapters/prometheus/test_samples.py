@@ -227,7 +227,7 @@ async def test_an_engine_without_a_profile_is_refused_by_name(backend):
         await backend.read(ReadRequest(engine="unheard-of"), NOW)
 
 
-UNREAD = {"replica", "scraped_at", "kv_cache_usage", "ttft_from_admission"}
+UNREAD = {"replica", "scraped_at", "kv_cache_usage", "ttft_from_admission", "sources"}
 
 
 def test_every_field_but_the_kv_cache_which_no_decision_needs_is_read():
