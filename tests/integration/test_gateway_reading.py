@@ -90,10 +90,10 @@ def on_page(name: str) -> ReplicaMetrics:
 
 
 def standing(metrics: ReplicaMetrics) -> ReplicaMetrics:
-    """Without what differs from scrape to scrape, and from one pod's buckets to the fleet's."""
+    """Without what differs from scrape to scrape, and from one pod's buckets to the fleet's; and the parts, which no page tells."""
     ttft = metrics.time_to_first_token
     at_bound = ttft if isinstance(ttft, Unknown) else _around(ttft)
-    return replace(metrics, replica="", scraped_at=0.0, time_to_first_token=at_bound)
+    return replace(metrics, replica="", scraped_at=0.0, sources=1.0, time_to_first_token=at_bound)
 
 
 def _around(ttft: Histogram) -> Histogram:
