@@ -38,8 +38,8 @@ ENDS = 15.0
 SAMPLES_AT_ONCE = 24_000
 """An observation of a pod is a sample: about 1.5 KB, so 36 MB. A pool of 4 pods has 1,920 in two hours, one of 64 looks
 back 94 minutes. Pods are counted now; where the past had many more, an answer of twice as many samples is refused."""
-NAMES_AT_ONCE = 240
-"""Characters of names that a query picks its series by, in each of its 20 selectors or fewer: 8 KB beside 8."""
+NAMES_AT_ONCE = 200
+"""Characters of names that a query picks its series by, in each of its 21 selectors or fewer: 7.5 KB beside 8.5."""
 OBSERVATIONS_AT_ONCE = 5_000
 """Observations of pools that are learned at once. Each takes 0.6 ms: 3 s of learning."""
 BACKLOG = 64_000

@@ -270,7 +270,7 @@ def test_requests_held_at_the_gateway_are_demand() -> None:
     world.prometheus.gateways = served_by(waiting=0.0)
     world.step(minutes=8)
     replicas = world.status()["desiredReplicas"]
-    world.prometheus.gateways = served_by(waiting=500.0)
+    world.prometheus.gateways = served_by(waiting=500.0, at=world.now)
     world.step(minutes=ONE_MINUTE)
     assert world.status()["queueDepth"] >= 500
     assert world.status()["desiredReplicas"] > replicas
