@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -38,24 +37,6 @@ def is_scale(request: web.BaseRequest) -> bool:
 async def no_connection_stands(request: web.BaseRequest, _: bytes) -> web.StreamResponse | None:
     """Ends a connection that was being made while the others were cut: it would serve for as long as it is kept."""
     return reset(request)
-
-
-@contextlib.contextmanager
-def reset_amid_a_patch(stage: Stage) -> Iterator[None]:
-    """The order is carried out, and its answer is lost."""
-    lost = 0
-
-    async def rule(request: web.BaseRequest, body: bytes) -> web.StreamResponse | None:
-        nonlocal lost
-        if not is_scale(request) or lost:
-            return None
-        lost += 1
-        await stage.api.ask(request, body)
-        return reset(request)
-
-    with stage.api.breaking(rule, cut=False):
-        yield
-        wait_until(lambda: lost == 1, PATIENCE, "an answer is lost")
 
 
 @contextlib.contextmanager
@@ -251,13 +232,6 @@ def absent(stage: Stage, path: str) -> bool:
 
 QUICK = [
     Fault(
-        "reset amid a patch",
-        "the connection is reset before the answer to a scale order arrives",
-        reset_amid_a_patch,
-        remembered,
-        amid=False,
-    ),
-    Fault(
         "Prometheus empty",
         "answers without a row",
         rows(lambda _: []),
@@ -333,29 +307,6 @@ def of_plane(stage: Stage, name: str) -> SupervisedProcess:
     return next(one for one in stage.plane._group._processes if one.name == name)
 
 
-@contextlib.contextmanager
-def slow_etcd(stage: Stage) -> Iterator[None]:
-    """It stands still for 3 s of each 3.5 s."""
-    pid, over = of_plane(stage, "etcd").pid, threading.Event()
-    assert pid is not None
-
-    def hold() -> None:
-        while not over.is_set():
-            os.kill(pid, signal.SIGSTOP)
-            over.wait(3.0)
-            os.kill(pid, signal.SIGCONT)
-            over.wait(0.5)
-
-    holding = threading.Thread(target=hold)
-    stage.order(2)  # by a client that need not wait
-    holding.start()
-    try:
-        yield
-    finally:
-        over.set()
-        holding.join()
-
-
 def leads(stage: Stage) -> bool:
     with contextlib.suppress(OSError):
         return stage.operator.figure("servingpool_leader") == 1
@@ -418,9 +369,6 @@ LONG = [
         "a Deployment deleted, the watch's DELETED lost",
         missed_delete,
         condition("missed", "Ready", "TargetNotFound"),
-    ),
-    Fault(
-        "etcd slow", "etcd stands still for 3 s of each 3.5 s, for 20 s", slow_etcd, log(r"Cannot [^\n]*"), lasts=20.0
     ),
     Fault(
         "1,000 pools at once",

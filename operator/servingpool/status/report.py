@@ -176,12 +176,11 @@ class Reporter:
         before = state.status_write_begun()
         try:
             await self._writer.write_status(pool.key, patch)
-        except NotFound:
-            # The pool is deleted. If its watch was broken then, no event says so.
-            self._cache.forget_pool(pool.key, pool.uid)
-            self.rate.done(pool.key)
-            return False
         except ClusterError as error:
+            if type(error) is NotFound:  # the pool is deleted. If its watch was broken then, no event says so
+                self._cache.forget_pool(pool.key, pool.uid)
+                self.rate.done(pool.key)
+                return False
             state.status_write_ended(unknown=before or isinstance(error, Unanswered))
             self.failures["status"] += 1
             log.warning("%s", error, extra=pool.log_fields)

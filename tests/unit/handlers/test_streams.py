@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import kopf
@@ -144,16 +144,28 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextlib.asynccontextmanager
-async def operator(server: Server, kubeconfig: Any) -> AsyncIterator[None]:
-    """Kopf's own operator on this server."""
+async def listening(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
+    """URL of a server that answers so."""
     app = web.Application()
-    app.router.add_get("/{path:.*}", server.answer)
+    app.router.add_route("*", "/{path:.*}", answer)
     runner = web.AppRunner(app, shutdown_timeout=0)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     sockets: Any = site._server
-    url = f"http://127.0.0.1:{sockets.sockets[0].getsockname()[1]}"
+    yield f"http://127.0.0.1:{sockets.sockets[0].getsockname()[1]}"
+    await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def operator(server: Server, kubeconfig: Any) -> AsyncIterator[None]:
+    """Kopf's own operator on this server."""
+    async with listening(server.answer) as url, running(server, url, kubeconfig):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def running(server: Server, url: str, kubeconfig: Any) -> AsyncIterator[None]:
     login = Login(str(write_kubeconfig(kubeconfig, url, b"", token="secret")))
     registry, over = kopf.OperatorRegistry(), asyncio.Event()
 
@@ -176,7 +188,6 @@ async def operator(server: Server, kubeconfig: Any) -> AsyncIterator[None]:
         over.set()
         server.lines.put_nowait(None)
         await asyncio.wait({server.running}, timeout=30)
-        await runner.cleanup()
 
 
 async def test_objects_that_are_nested_deep_are_listed_and_watched_as_the_others_are(tmp_path: Any) -> None:

@@ -256,15 +256,18 @@ class FakeCluster:
         self.prices = prices or {}
         """Hosted prices of the operator's configuration, known from the next start on."""
         self._version = 0
+        self.api: Any = None
+        """What the operator asks; None for this cluster itself, without HTTP."""
         self.restart()
 
     def restart(self) -> None:
         """A new process: all that it knew is gone, and the watches bring the cluster again."""
-        self.actor = Actor(self, self.cache, deletion_costs=self._deletion_costs)
-        self.reporter = Reporter(self, self.cache)
+        api: Any = self if self.api is None else self.api
+        self.actor = Actor(api, self.cache, deletion_costs=self._deletion_costs)
+        self.reporter = Reporter(api, self.cache)
         backfill = Backfill(self.backends, history=self._history)
-        targets = TargetReader(self, self.cache, self._time)
-        self.budgets = Budgets(targets, ClaimTemplates(self))
+        targets = TargetReader(api, self.cache, self._time)
+        self.budgets = Budgets(targets, ClaimTemplates(api))
         self.loop = Reconciler(
             targets,
             Readings(self.backends),
@@ -274,7 +277,7 @@ class FakeCluster:
             share=self.share,
             interval=TICK,
             prices=self.prices,
-            budgets=BudgetReporter(self.budgets, self),
+            budgets=BudgetReporter(self.budgets, api),
         )
 
     # Methods, not functions of this scope: a copy of the world (`kept`) has them of its own.

@@ -9,21 +9,6 @@ from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidde
 from .stories import settled
 
 
-def test_scale_conflict_is_retried_next_tick() -> None:
-    world = settled()
-    world.services["vllm"].rate = 30.0
-    world.writes.refuse["scale"] = Conflict("Cannot scale Deployment chat/vllm: 422 Invalid")
-    while not world.target().conflicts:
-        world.step()
-    assert world.writes.scales == []
-    assert "SuccessfulRescale" not in world.writes.reasons("pool")[-1:]
-    assert world.condition("Ready")[0] == "True", "somebody else was faster: that is no fault"
-    world.writes.refuse.clear()
-    world.step()
-    assert len(world.writes.scales) == 1
-    assert world.target().conflicts == 0
-
-
 def test_a_lasting_conflict_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     """A webhook that says no with a bare 422 looks like one."""
     world = settled()

@@ -14,7 +14,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any, Self
 from urllib.parse import SplitResult, unquote, urlencode, urlsplit
 
-from servingpool.adapters.cluster.errors import NOT_FOUND, ClusterError, NotInstalled, answer, unanswered, why
+from servingpool.adapters.cluster.errors import ClusterError, answer, unanswered, why
 from servingpool.adapters.cluster.kubeconfig import Login, acting
 from servingpool.adapters.cluster.paths import JSON
 
@@ -97,8 +97,6 @@ def answering(what: str) -> Iterator[None]:
 def answered(what: str, response: HTTPResponse) -> dict[str, Any]:
     """An answer, read and decoded. ClusterError where it is a refusal."""
     content = response.read()
-    if response.status == NOT_FOUND and not content.startswith(b"{"):  # the path itself, so the kind
-        raise NotInstalled(f"Cannot {what}: the API server does not know this kind")
     # No request here has a `test` or a uid, so a bare 422 is a webhook's no.
     return answer(what, response.status, response.reason, content, bare=ClusterError)
 

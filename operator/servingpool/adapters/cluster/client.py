@@ -20,10 +20,12 @@ import orjson
 from yarl import URL
 
 from servingpool.adapters.cluster.errors import (
+    OK,
     ClusterError,
     Invalid,
     NotFound,
     answer,
+    listed,
     said,
     unanswered,
     unreadable,
@@ -42,7 +44,6 @@ WATCHED = 300
 """Seconds after which the API server ends a watch."""
 AT_ONCE = 100
 """Connections at a time; more requests wait for one."""
-OK = 200
 LOST = (TimeoutError, aiohttp.ClientError, OSError)
 """Errors of the client where no answer comes."""
 FAULTS = (*LOST, ClusterError, ValueError)
@@ -116,7 +117,11 @@ class Connection:
                 content = await response.read()
         except FAULTS as error:
             raise _failed(what, error) from error
-        return answer(what, response.status, response.reason, content)
+        found = answer(what, response.status, response.reason, content)
+        whole = found if isinstance(found.get("metadata"), dict) and "items" not in found else listed(found)
+        if whole is None:
+            raise unreadable(what, "it is no object, and no list")
+        return whole
 
     async def watch(self, path: str, what: str, **query: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Changes of a list, as type and object, until the API server ends the watch. Raises as `request`."""
@@ -189,10 +194,6 @@ class Cluster(Connection):
             return False
         return True
 
-    async def read_pool(self, pool: Key) -> dict[str, Any]:
-        """A ServingPool as plain data. NotFound if there is none."""
-        return await self.request("GET", path_of(API_VERSION, PLURAL, *pool), f"read ServingPool {'/'.join(pool)}")
-
     async def scale(self, target: Workload, replicas: int) -> None:
         """Set a target's replicas if they are still as it says; Conflict if someone else changed them.
 
@@ -211,11 +212,8 @@ class Cluster(Connection):
         what = f"scale {target.key.kind} {namespace}/{name}"
         url = f"{path_of(version_of(group, version), plural, namespace, name)}/scale"
         stored = await self.request("PATCH", url, what, body, query=AS_US, content_type=JSON_PATCH)
-        spec = stored.get("spec", {})
-        if not isinstance(spec, dict):
-            raise unreadable(what, "it is no Scale")
         self.writes["scale"] += 1
-        found = spec.get("replicas", 0)
+        found = (stored.get("spec") or {}).get("replicas", 0)
         if found != replicas:
             raise ClusterError(
                 f"Requested {replicas} replicas, the API server stored {found}. Check admission webhooks"
@@ -306,7 +304,7 @@ class Cluster(Connection):
         """All Leases of a namespace with these labels, as plain data."""
         path, what = path_of(LEASES, "leases", namespace), f"list the Leases of namespace {namespace}"
         found = await self.request("GET", path, what, query={"labelSelector": selector})
-        return [{"apiVersion": LEASES, "kind": "Lease", **one} for one in found["items"] or ()]
+        return [{"apiVersion": LEASES, "kind": "Lease", **one} for one in found["items"]]
 
     async def create_lease(
         self,
@@ -346,7 +344,7 @@ class Cluster(Connection):
             page = await self._metadata(path_of(version_of(group, version), plural, namespace), what, limit, token)
         except NotFound:
             return [], {}
-        return page["items"] or [], page["metadata"]  # an empty list of metadata is null
+        return page["items"], page["metadata"]
 
     async def _metadata(self, path: str, what: str, limit: int, token: str = "") -> dict[str, Any]:
         query = {"limit": limit, "continue": token}

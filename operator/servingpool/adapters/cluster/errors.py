@@ -7,6 +7,7 @@ Decoders of Python recurse, and refuse the whole list, or end the watch, that su
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from typing import Any
@@ -17,8 +18,8 @@ from servingpool.catalogue.plain import plain
 
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, INVALID = 401, 403, 404, 409, 422
 """HTTP statuses that have a kind of their own."""
-REFUSED, TROUBLE = 400, 500
-"""HTTP statuses from which an answer is a refusal, and a server is in trouble."""
+OK, REFUSED, TROUBLE = 200, 400, 500
+"""HTTP statuses of an answer, and those from which it is a refusal, and a server is in trouble."""
 
 LONGEST_SAID = 400
 """Characters of an API server's message that are told. Webhooks and policies write them, too."""
@@ -30,6 +31,8 @@ TOKEN = re.compile(rb'(?:[^"\[\]{}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"?|\[\]|\{\})*+(
 breaks off. A match for each text, too, took 0.7 s for 1.4 MB."""
 
 
+LISTS = ("items", "versions", "groups", "resources")
+"""Fields of which a list has one: of objects, or of what there is to be listed."""
 HALF = re.compile(rb"(?<!\\)((?:\\\\)*)\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 """Escapes of UTF-16 surrogates: one alone is no text."""
 
@@ -116,6 +119,15 @@ def answer(
     return found
 
 
+def listed(found: Any) -> dict[str, Any] | None:
+    """A list of objects, with metadata, or a part of discovery; None where it is neither."""
+    with contextlib.suppress(AttributeError, KeyError, StopIteration, TypeError):
+        part = next(name for name in LISTS if name in found)
+        kept = [one for one in found[part] or () if part != "items" or isinstance(one["metadata"], dict)]
+        return {**found, part: kept, "metadata": found.get("metadata") or {}}
+    return None
+
+
 def refusal(
     what: str, status: int, reason: str | None, body: bytes, bare: type[ClusterError] = Conflict
 ) -> ClusterError:
@@ -126,7 +138,9 @@ def refusal(
     causes = details.get("causes")
     fields = [one.get("field") for one in causes if isinstance(one, dict)] if isinstance(causes, list) else []
     kind, judged = kind_of(status), ""
-    if status == INVALID and "name" in details and "metadata.uid" not in fields:
+    if status == NOT_FOUND and "name" not in details:  # no object is missing, but the path itself, so the kind
+        kind, judged = NotInstalled, "the API server does not know this kind"
+    elif status == INVALID and "name" in details and "metadata.uid" not in fields:
         kind, judged = Invalid, "rejected by an admission policy or by validation"
     elif status == INVALID:
         # A JSON patch whose `test` fails is a 422 as well, but names no object; and one on `metadata.uid` says that

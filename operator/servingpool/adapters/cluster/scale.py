@@ -36,7 +36,8 @@ KEPT_FOR = 120.0
 the number that it replaces, so it is refused where that has changed."""
 READ_AT_ONCE = 16
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 60.0
-"""Seconds before a target that cannot be scaled is asked for again. The pause doubles with each failure."""
+"""Seconds before a target that cannot be scaled is asked for again. The pause doubles with each failure, unless the
+target was read before."""
 REPLICAS_LOOKED_AT = 3
 """Replicas all of whose pods are read, to know the GPUs of a replica."""
 LONGEST_READING = 10.0
@@ -133,7 +134,7 @@ class Discovery:
     async def _resources(self, api_version: str) -> Sequence[Raw]:
         path = base_of(api_version)
         held = self._listed.get(path)
-        if held is None or not 0.0 <= self._clock() - held[0] < DISCOVERED_FOR:
+        if held is None or not held[1] or not 0.0 <= self._clock() - held[0] < DISCOVERED_FOR:
             try:
                 found = (await self._api.get(path))["resources"]
             except NotFound:
@@ -295,8 +296,8 @@ class TargetReader:
         """Keep only these targets: no pool names the others any more."""
         for key in (self._held.keys() | self._failures.keys() | self._tried_at.keys()) - wanted.keys():
             self._lose(key)
-            self._failures.pop(key, None)
-            self._tried_at.pop(key, None)
+            for known in (self._failures, self._read_at, self._tried_at):
+                known.pop(key, None)
 
     async def _read(self, key: TargetKey, version: str) -> None:
         try:
@@ -319,7 +320,7 @@ class TargetReader:
         self._lose(key)
         before = self._failures.get(key)
         times = before.times if before is not None and before.version == version else 0
-        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(times, 10))
+        pause = FIRST_PAUSE if key in self._read_at else min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(times, 10))
         self._failures[key] = _Failure(fault, detail, version, times + 1, self._clock() + pause)
 
     def _not_read(self, key: TargetKey, why: str) -> None:
@@ -330,5 +331,4 @@ class TargetReader:
 
     def _lose(self, key: TargetKey) -> None:
         self._held.pop(key, None)
-        self._read_at.pop(key, None)
         self.cache.see_target(key, None)

@@ -19,21 +19,18 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from servingpool.adapters.cluster.errors import NOT_FOUND, REFUSED, ClusterError, loads
+from servingpool.adapters.cluster.errors import NOT_FOUND, OK, REFUSED, UNAUTHORIZED, ClusterError, listed, loads
 from servingpool.adapters.cluster.kubeconfig import Login, acting
 
 log = logging.getLogger(__name__)
 
-OK, UNAUTHORIZED, GONE = 200, 401, 410
-LISTS = ("items", "versions", "groups", "resources")
-"""Fields of which an answer to kopf has one: a list of objects, or of what there is to be listed."""
 FRESH = 10.0
 """Seconds for which a token counts as it was read, and between two tries with credentials read anew."""
 PAUSE = 5.0
 """Seconds before a watch begins anew after an error: it lists all objects then."""
 _origin = attrgetter("scheme", "host", "port")
 """yarl's own origins differ where one of two names the usual port, as a pod's server does."""
-ANEW = orjson.dumps({"type": "ERROR", "object": {"code": GONE}})
+ANEW = orjson.dumps({"type": "ERROR", "object": {"code": 410}})
 """Change upon which kopf begins a watch anew, with a list."""
 
 
@@ -112,11 +109,8 @@ class _Tolerant(aiohttp.ClientResponse):
     async def json(self, **_: Any) -> Any:
         """A list of objects, or a part of discovery; None where it is neither. Decoded once: a page has megabytes."""
         if self._list is None:
-            with contextlib.suppress(AttributeError, KeyError, StopIteration, TypeError, ValueError):
-                found = loads(await self.read())
-                part = next(name for name in LISTS if name in found)
-                kept = [one for one in found[part] or () if part != "items" or isinstance(one["metadata"], dict)]
-                self._list = {**found, part: kept, "metadata": found.get("metadata") or {}}
+            with contextlib.suppress(ValueError):
+                self._list = listed(loads(await self.read()))
         return self._list
 
 

@@ -60,7 +60,7 @@ def api() -> Iterator[tuple[Answers, Pools]]:
     [
         (403, SAID, Forbidden, "403 Forbidden: server's detail"),
         (404, SAID, NotFound, "404 Not Found: server's detail"),
-        (404, b"404 page not found\n", NotInstalled, "the API server does not know this kind"),
+        (404, b"404 page not found\n", NotInstalled, "404 Not Found: the API server does not know this kind"),
         (409, SAID, Conflict, "409 Conflict: server's detail"),
         (
             422,
@@ -82,13 +82,6 @@ def test_a_refusal_has_its_kind_and_the_servers_own_words(
     with pytest.raises(ClusterError) as caught:
         pools.patch("chat", "qwen", {})
     assert (type(caught.value), str(caught.value)) == (kind, f"Cannot change ServingPool chat/qwen: {said}")
-
-
-def test_a_watch_of_a_kind_that_is_not_installed_says_so(api: tuple[Answers, Pools]) -> None:
-    server, pools = api
-    server.status, server.body = 404, b"404 page not found\n"
-    with pytest.raises(NotInstalled, match="Cannot watch servingpools: the API server does not know this kind"):
-        list(pools.watch("chat", None, "7"))
 
 
 def test_a_watch_that_is_refused_for_its_age_begins_anew_at_the_version_of_a_list(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from servingpool.adapters.cluster.errors import ClusterError, Conflict, Invalid, NotFound, Unanswered, answer, refusal
+from servingpool.adapters.cluster.errors import ClusterError, Conflict, Invalid, NotFound, answer, refusal
 
 TEST_FAILED: dict[str, Any] = {
     "kind": "Status",
@@ -61,12 +61,6 @@ def test_another_object_under_the_same_name_is_a_conflict() -> None:
 def test_a_bare_422_of_a_request_without_a_test_is_no_conflict() -> None:
     """As one, a webhook's no to an HPA that is given back would be taken for an HPA that exists."""
     assert type(refusal("create the HPA", 422, "Unprocessable Entity", b"{}", ClusterError)) is ClusterError
-
-
-def test_an_answer_that_breaks_off_in_the_middle_is_an_unknown_outcome() -> None:
-    """S18: it was called a defect of ours, and no condition said so."""
-    with pytest.raises(Unanswered, match="the answer cannot be read"):
-        answer("scale Deployment chat/vllm", 200, "OK", b'{"spec": {"repl')
 
 
 def test_a_failure_leaves_no_cycle_that_only_the_garbage_collector_ends() -> None:

@@ -114,8 +114,8 @@ async def test_a_401_has_the_credentials_read_anew_for_each_who_asks(tmp_path: P
     async with TestServer(_application(answer)) as server:
         path = write(tmp_path / "config", {"server": str(server.make_url("/"))}, {"exec": plugin(tmp_path)})
         cluster = await Cluster.connect(str(path))
-        assert await cluster.get("/api") == {"items": []}
-        assert await cluster.get("/api") == {"items": []}
+        assert (await cluster.get("/api"))["items"] == []
+        assert (await cluster.get("/api"))["items"] == []
         await cluster.close()
     assert asked == ["Bearer 1", "Bearer 2", "Bearer 2"]
 
@@ -268,7 +268,7 @@ async def test_a_client_certificate_is_shown_and_the_servers_is_checked(server: 
     assert pools.read("team", None)["items"] == []
     assert server.heads[0]["path"] == "/eu/apis/servingpool.dev/v1alpha1/namespaces/team/servingpools"
     cluster = await Cluster.connect(str(of(server, tmp_path)))
-    assert (await cluster.read_pool(("team", "a")))["items"] == []
+    assert (await cluster.read_lease(("team", "a")))["items"] == []
     await cluster.close()
     stranger = CertificateAuthority().certificate
     other = Pools.connect(str(of(server, tmp_path, **{"certificate-authority-data": data(stranger)})), None)
@@ -279,10 +279,10 @@ async def test_a_client_certificate_is_shown_and_the_servers_is_checked(server: 
         named.read("team", None)
     cluster = await Cluster.connect(str(of(server, tmp_path, **{"tls-server-name": "elsewhere"})))
     with pytest.raises(Unanswered):
-        await cluster.read_pool(("team", "a"))
+        await cluster.read_lease(("team", "a"))
     await cluster.close()
     cluster = await Cluster.connect(str(of(server, tmp_path, **{"tls-server-name": "localhost"})))
-    assert (await cluster.read_pool(("team", "a")))["items"] == []
+    assert (await cluster.read_lease(("team", "a")))["items"] == []
     await cluster.close()
     blind = {"insecure-skip-tls-verify": True, "certificate-authority-data": ""}
     assert Pools.connect(str(of(server, tmp_path, **blind)), None).read("team", None)["items"] == []
@@ -303,7 +303,7 @@ async def test_a_kubeconfigs_proxy_is_asked_by_the_commands_and_by_the_operator(
             await asyncio.to_thread(Pools.connect(path, None).read, "team", None)
         cluster = await Cluster.connect(path)
         with pytest.raises(Unanswered):
-            await cluster.read_pool(("team", "a"))
+            await cluster.read_lease(("team", "a"))
         await cluster.close()
     login = f"Basic {data(b'ann:p@ss')}".encode()
     assert all(one.startswith(b"CONNECT 127.0.0.1:") and login in one for one in asked)

@@ -49,3 +49,9 @@ def run(story: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 def now() -> float:
     return asyncio.get_running_loop().time()
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Waits until it is so."""
+    while not holds():  # noqa: ASYNC110, nobody tells
+        await asyncio.sleep(0.5)
