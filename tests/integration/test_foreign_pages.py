@@ -9,6 +9,7 @@ from typing import Any
 from servingpool.adapters.prometheus.backend import PrometheusBackend
 from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.diagnosis import Cause
+from servingpool.adapters.prometheus.promql import SCRAPING
 from servingpool.adapters.prometheus.samples import FleetReading, ReadRequest, with_own_buckets
 from servingpool.decision.observation import ReplicaMetrics, Unknown
 
@@ -90,6 +91,13 @@ CROWDED = PLAIN + "".join(
 )
 
 
+FORGED = {
+    ("forgers", f"forger-{label}"): PLAIN + f'vllm:num_requests_running{{model_name="x",{label}="z"}} 30\n'
+    for label in (*SCRAPING, "tenant", "job", "instance")
+}
+"""Pages of another tenant, each with a label by which scraping tells targets apart."""
+
+
 def configuration(target: str) -> dict[str, Any]:
     job = functools.partial(page_job, target, NAMESPACE)
     jobs = [job(pod) for pod in PAGES if pod not in {"pair", "services", "shadowed", "native", "hostile"}]
@@ -108,7 +116,7 @@ def configuration(target: str) -> dict[str, Any]:
     ]
     jobs.append(one)
     jobs.append(job("shadowed", tenant="platform", model_name="gpu"))
-    jobs.append(page_job(target, ELSEWHERE, "crowded"))
+    jobs += [page_job(target, *pod) for pod in [(ELSEWHERE, "crowded"), *FORGED]]
     lost = job("plain", "lost")  # a target without a namespace
     del lost["static_configs"][0]["labels"]["namespace"]
     native = {"convert_classic_histograms_to_nhcb": True, "scrape_native_histograms": True}
@@ -116,7 +124,7 @@ def configuration(target: str) -> dict[str, Any]:
     return each_second(jobs)
 
 
-EXPOSED = {(NAMESPACE, pod): page for pod, page in PAGES.items()} | {(ELSEWHERE, "crowded"): CROWDED}
+EXPOSED = {(NAMESPACE, pod): page for pod, page in PAGES.items()} | {(ELSEWHERE, "crowded"): CROWDED} | FORGED
 url = served(NAMESPACE, EXPOSED, configuration)
 
 
@@ -128,7 +136,8 @@ async def read(url: str, engine: str = "vllm") -> FleetReading:
     read = {"sglang"} if engine == "sglang" else READ | {"native", "crowded"}
 
     def all_seen(one: FleetReading) -> bool:
-        return wanted <= {pod for _, pod in (*one.samples, *one.causes)} and read == {pod for _, pod in one.samples}
+        told = {pod for pod in one.samples if pod not in FORGED}
+        return wanted <= {pod for _, pod in (*told, *one.causes)} and read == {pod for _, pod in told}
 
     return await read_when(url, request, all_seen)
 

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TypeVar
 
+from servingpool.adapters.cluster.fair_order import in_turns
 from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.diagnosis import Cause, Missing, PodKey, explained
 from servingpool.adapters.prometheus.engines import EngineMetrics, profile_of, shipped
 from servingpool.adapters.prometheus.gateways import GatewayProfile, gateway_of, shipped_gateways
 from servingpool.adapters.prometheus.http_client import Excess, MetricsUnavailable, Unsent
 from servingpool.adapters.prometheus.inspection import Inspection, inspect
+from servingpool.adapters.prometheus.lookup import Found
 from servingpool.adapters.prometheus.plan import Plan
-from servingpool.adapters.prometheus.promql import ADDRESS, Queries, Scope, requested_replicas
+from servingpool.adapters.prometheus.promql import Queries, Scope, requested_replicas
 from servingpool.adapters.prometheus.rows import Unread, shown
 from servingpool.adapters.prometheus.samples import (
     FleetReading,
-    Layout,
     NotAsked,
     PodSamples,
     ReadRequest,
@@ -31,6 +32,7 @@ from servingpool.adapters.prometheus.workers import (
     Samples,
     Workers,
     ask_one,
+    parts_of,
     read_causes,
     read_layout,
     read_line,
@@ -58,7 +60,7 @@ time. A sample whose buckets relabelling drops would else cost a count over all 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    layout: Layout
+    found: Found
     since: float
     lacking: bool = False
     """Whether some pod has none of these buckets: it came after them, of another version."""
@@ -66,8 +68,8 @@ class _Known:
     """Seconds to look again in while some pod lacks them."""
 
     def good(self, now: float) -> bool:
-        lasts = self.wait if self.lacking else LAYOUT_LASTS
-        return self.layout.engines > 0 and 0 <= now - self.since < lasts
+        engines, lasts = self.found.layout.engines, self.wait if self.lacking else LAYOUT_LASTS
+        return engines > 0 and 0 <= now - self.since < lasts
 
 
 class PrometheusBackend:
@@ -126,20 +128,22 @@ class PrometheusBackend:
         try:
             if known is None or looked_up:
                 wait = (
-                    min(2.0 * known.wait, LAYOUT_LASTS) if known is not None and known.lacking else LAYOUT_LACKING_WAIT
+                    LAYOUT_LACKING_WAIT if known is None or not known.lacking else min(2.0 * known.wait, LAYOUT_LASTS)
                 )
-                targets = ADDRESS if known is None else known.layout.targets
-                layout = await self._workers.run(deadline, read_layout, queries, scope, None, targets)
-                known = _Known(layout, now, wait=wait)
+                learned = {} if known is None else known.found.learned
+                looked = await self._workers.run(deadline, read_layout, queries, scope, None, learned)
+                known = _Known(looked, now, wait=wait)
                 # Kept at once: thrown away where its samples come late, it would make the next ones late too, for ever.
-                self._keep(which, known, now)
-            plan = Plan.of(queries, known.layout, request)
-            slices = scope.slices(plan.slices)
+                # Who has not been asked for since two look-ups is no more: a preview environment's labels, say.
+                self._known = {one: kept for one, kept in self._known.items() if now - kept.since < 2.0 * LAYOUT_LASTS}
+                self._known[which] = known
+            layout = known.found.layout
+            slices = parts_of(Plan.of(queries, layout, request), scope, known.found.apart)
         except MetricsUnavailable as error:
             return _why([error], of=1)
         # All are on their way before the first is awaited: else the look-ups of others would get in between.
-        asked = [self._workers.run(deadline, read_samples, plan, part) for part in slices]
-        pods = explained(queries, self._engines, _in_turn(request.explain)) if request.explain else []
+        asked = [self._workers.run(deadline, read_samples, *part) for part in slices]
+        pods = explained(queries, self._engines, in_turns(sorted(request.explain), itemgetter(0)))
         hints = [self._workers.run(deadline, read_causes, queries, self._engines, request, pods)] if pods else []
         answers = await asyncio.gather(*(_caught(answer) for answer in asked))
         causes = [found for hint in hints if not isinstance(found := await _caught(hint), MetricsUnavailable)]
@@ -148,15 +152,17 @@ class PrometheusBackend:
             return _why(failures, of=len(answers))
         parts = [answer for answer in answers if isinstance(answer, Evaluation)]
         self._known[which] = replace(known, lacking=any(part.lacks_buckets for part in parts))
-        whole = self._whole(parts, len(slices) + looked_up + len(hints))
         ambiguous = {pod: Missing(AMBIGUOUS, Cause.AMBIGUOUS) for part in parts for pod in part.several}
-        return replace(
-            whole,
+        return FleetReading(
+            at=max(part.at for part in parts),
+            samples={pod: each for part in parts for pod, each in part.samples.items()},
+            stale={pod: age for part in parts for pod, age in part.stale.items()},
+            queries=len(slices) + looked_up + len(hints),
             profile=queries.profile,
             causes={**(causes[0] if causes else {}), **ambiguous},
-            doubled=known.layout.doubled,
-            native=known.layout.native,
-            unread=self._tell([known.layout.unread, *(part.unread for part in parts)]),
+            doubled=layout.doubled,
+            native=layout.native,
+            unread=self._tell([layout.unread, *(part.unread for part in parts)]),
         )
 
     async def history(
@@ -189,12 +195,13 @@ class PrometheusBackend:
             return [(start + index * step, {}) for index in found]
         run, deadline = self._workers.run, self._workers.deadline()
         try:
-            plan = Plan.of(queries, await run(deadline, read_layout, queries, scope, (start, end)), request)
+            looked = await run(deadline, read_layout, queries, scope, (start, end))
+            plan = Plan.of(queries, looked.layout, request)
             for first in range(0, steps, plan.points):
                 last = min(first + plan.points, steps) - 1
                 times = (start + first * step, start + last * step, step)
-                for part in scope.slices(plan.slices):
-                    for at, samples in (await run(deadline, read_range, plan, part, times)).items():
+                for each, part, _ in parts_of(plan, scope, looked.apart):
+                    for at, samples in (await run(deadline, read_range, each, part, times)).items():
                         found[round((at - start) / step)].update(samples)
                     if sum(map(len, found.values())) > most_samples:
                         said = f"returned more than {most_samples} samples"
@@ -247,11 +254,6 @@ class PrometheusBackend:
             self._queries[name, gateway] = Queries(profile, self.config.labels)
         return self._queries[name, gateway]
 
-    def _keep(self, which: _Which, known: _Known, now: float) -> None:
-        # Who has not been asked for since two look-ups is no more: a preview environment's labels, say.
-        self._known = {one: kept for one, kept in self._known.items() if now - kept.since < 2.0 * LAYOUT_LASTS}
-        self._known[which] = known
-
     def _tell(self, answers: Collection[Unread]) -> Unread:
         """Log rows that could not be read, of several answers together. Each pod is logged once."""
         whole = Unread()
@@ -263,28 +265,6 @@ class PrometheusBackend:
                 said = "Prometheus backend '%s': pod %s/%s has series that cannot be read and are left out: %s"
                 log.warning(said, self.config.name, *map(shown, pod), why)
         return whole
-
-    def _whole(self, parts: Sequence[Evaluation], queries: int) -> FleetReading:
-        samples, stale = {}, {}
-        for part in parts:
-            samples.update(part.samples)
-            stale.update(part.stale)
-        return FleetReading(
-            at=max(part.at for part in parts),
-            samples=samples,
-            stale=stale,
-            queries=queries,
-        )
-
-
-def _in_turn(pods: Collection[PodKey]) -> list[PodKey]:
-    """Pods by name, a pod of each namespace in turn: a tenant's broken pods leave the others' explained."""
-    turns: Counter[str] = Counter()
-    ranked = []
-    for namespace, pod in sorted(pods):
-        ranked.append((turns[namespace], namespace, pod))
-        turns[namespace] += 1
-    return [(namespace, pod) for _, namespace, pod in sorted(ranked)]
 
 
 async def _caught(answer: Awaitable[T]) -> T | MetricsUnavailable:

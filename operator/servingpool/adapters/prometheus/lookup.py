@@ -5,9 +5,9 @@ It counts over all series, so it is asked now and then, and its answer is used f
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from servingpool.adapters.prometheus.bounds import MOST_BUCKETS
 from servingpool.adapters.prometheus.promql import ADDRESS, SCRAPING, Queries, Scope, any_of, apart, quote
@@ -22,16 +22,29 @@ UNREADABLE = "unreadable"
 """Label value of the rows on buckets whose bound is no number."""
 TWINS = "twins"
 """Label value of the rows that are `up` of several targets at one address."""
-OWN = "own "
-"""Begins the part of a row that is there where a label that tells targets apart is an engine's own elsewhere."""
+OWN = "own"
+"""Label value of the rows on namespaces where a label is an engine's own, and the name of the label that says which."""
 TARGETS = "targets"
 """The part of the row that is there where there is `up` at all."""
 MOST_UNREADABLE = 3
 """Series with an unreadable bucket that are named, of each namespace."""
 MOST_LEARNED = 12
-"""Labels by which targets are told apart."""
+"""Labels by which targets are told apart, beside their address."""
+MOST_APART = 8
+"""Sets of labels by which namespaces are read that have one of the others' labels themselves. Each costs a query."""
 MOST_TWINS = 2
 """Addresses of each namespace of which all `up` are asked for, to learn which labels tell their targets apart."""
+
+
+class Found(NamedTuple):
+    """What a look-up found. Nothing of one namespace changes how another is read."""
+
+    layout: Layout
+    learned: Mapping[str, int]
+    """Labels by which targets are told apart beside their address, each with the namespaces that need it. They are used
+    (`Layout.targets`) once it is known whose own they are."""
+    apart: Mapping[tuple[str, ...], Sequence[str]]
+    """Namespaces where others' labels are an engine's own, whose series are added up, by the labels that are left."""
 
 
 def look_up(queries: Queries, scope: Scope, targets: Sequence[str], window: str = "") -> str:
@@ -52,10 +65,10 @@ def look_up(queries: Queries, scope: Scope, targets: Sequence[str], window: str 
     return " or ".join([*parts, _targets(queries, scope, targets, window)])
 
 
-def read(queries: Queries, rows: Iterable[Mapping[str, Any]], targets: Sequence[str]) -> tuple[Layout, bool]:
-    """The layout by the rows of a `look_up`; and whether the rows taught further labels that tell targets apart.
+def read(queries: Queries, rows: Iterable[Mapping[str, Any]], known: Mapping[str, int]) -> Found:
+    """What the rows of a `look_up` say. Rows that cannot be read are in `Layout.unread`.
 
-    Rows that cannot be read are in `Layout.unread`.
+    `known`: what was learned before.
     """
     unread = Unread(queries.owned[:2])
     apart_rows: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
@@ -68,12 +81,19 @@ def read(queries: Queries, rows: Iterable[Mapping[str, Any]], targets: Sequence[
     }
     for row in apart_rows[UNREADABLE]:
         unread.add(row)
-    learned = _learned(queries, apart_rows[TWINS], targets)
-    learned = tuple(one for one in learned if f"{OWN}{one}" not in apart_rows)
+    targets = (*ADDRESS, *known)
+    learned = _learned(queries, apart_rows[TWINS], targets) | Counter(known)
+    # Those that scraping is known for first, then what most namespaces need: a tenant's many must not push them out.
+    ranked = sorted(learned, key=lambda name: (name not in SCRAPING, -learned[name], name))[:MOST_LEARNED]
+    own = {*unread.readable(apart_rows[OWN], lambda row: (_namespace(queries, row["metric"]), row["metric"][OWN]))}
+    apart: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    for namespace in sorted({namespace for namespace, _ in own}):
+        apart[tuple(one for one in targets if (namespace, one) not in own)].append(namespace)
+    most = sorted(apart.items(), key=lambda each: -len(each[1]))[:MOST_APART]
     if not apart_rows[TARGETS]:
-        learned = (*targets, *(one for one in SCRAPING if one not in targets))
-    layout = Layout.read(counts, pods[DOUBLED], native=pods[NATIVE], targets=learned, unread=unread)
-    return layout, bool({*learned} - {*targets}) and bool(apart_rows[TWINS])
+        targets, most = tuple(dict.fromkeys((*targets, *SCRAPING))), []
+    layout = Layout.read(counts, pods[DOUBLED], native=pods[NATIVE], targets=targets, unread=unread)
+    return Found(layout, {name: learned[name] for name in ranked}, dict(most))
 
 
 def _parsed(row: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
@@ -85,29 +105,30 @@ def _parsed(row: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 
 
 def _bucket(queries: Queries, row: Mapping[str, Any]) -> BucketCount:
-    labels, (namespace, own_namespace) = row["metric"], queries.owned[0]
+    labels = row["metric"]
     name, text = labels["__name__"], labels["le"]
     bound_of(text)
-    return BucketCount(
-        name.removesuffix("_bucket"), text, float(row["value"][1]), labels.get(own_namespace) or labels[namespace]
-    )
+    return BucketCount(name.removesuffix("_bucket"), text, float(row["value"][1]), _namespace(queries, labels))
 
 
-def _learned(queries: Queries, twins: Iterable[Mapping[str, Any]], targets: Sequence[str]) -> tuple[str, ...]:
-    """Labels by which targets are told apart, and the labels in which `up` at one address differ."""
+def _namespace(queries: Queries, labels: Mapping[str, str]) -> str:
+    namespace, own = queries.owned[0]
+    return labels.get(own) or labels[namespace]
+
+
+def _learned(queries: Queries, twins: Iterable[Mapping[str, Any]], targets: Sequence[str]) -> Counter[str]:
+    """Further labels in which `up` at one address differ, each with the namespaces in which they do."""
     same: defaultdict[tuple[str, ...], list[Mapping[str, str]]] = defaultdict(list)
     for row in twins:
         labels = row["metric"]
         same[tuple(labels.get(one, "") for one in (*queries.owner, *targets))].append(labels)
     found = {
-        name
-        for alike in same.values()
-        for name in set().union(*alike)
-        if name not in {"part", "__name__"} and len({labels.get(name, "") for labels in alike}) > 1
+        (owner[0], name)
+        for owner, alike in same.items()
+        for name in set().union(*alike) - {"part", "__name__", *targets}
+        if len({labels.get(name, "") for labels in alike}) > 1
     }
-    # Those that scraping is known for first: whoever has targets that differ in many others must not push them out.
-    new = sorted(found - {*targets}, key=lambda name: (name not in SCRAPING, name))
-    return (*targets, *new[: max(0, MOST_LEARNED - len(targets))])
+    return Counter(name for _, name in found)
 
 
 def _targets(queries: Queries, scope: Scope, targets: Sequence[str], window: str) -> str:
@@ -118,18 +139,16 @@ def _targets(queries: Queries, scope: Scope, targets: Sequence[str], window: str
     every, by, space = f"({' or '.join(up)})", ", ".join((*queries.owner, *targets)), _space(queries)
     alike = f"{every} and on ({by}) topk by ({space}) ({MOST_TWINS}, count by ({by}) ({every}) > 1)"
     parts = [apart(alike, TWINS), apart(f"count({every})", TARGETS)]
-    return " or ".join([*parts, *(apart(_own(queries, scope, one, every), f"{OWN}{one}") for one in targets[2:])])
+    return " or ".join([*parts, *(_own(queries, scope, one, every) for one in targets[2:])])
 
 
 def _own(queries: Queries, scope: Scope, label: str, up: str) -> str:
-    """Series with a label that their target does not have: there it is the engine's, and its series are added up.
-
-    Else the targets of one tenant would change how the series of all others are read.
-    """
+    """Namespaces of series with a label that their target does not have: there it is the engine's."""
     names = [*queries.profile.gauges, *(f"{name}_count" for name in queries.histograms)]
     by = ", ".join((*queries.owner, *ADDRESS, label))
     series = queries.select(names, scope, f'{label}!=""')
-    return f"count(({' or '.join(series)}) unless on ({by}) {up})"
+    found = f"count by ({_space(queries)}) (({' or '.join(series)}) unless on ({by}) {up})"
+    return apart(f'label_replace({found}, "{OWN}", "{label}", "", "")', OWN)
 
 
 def _up(queries: Queries, scope: Scope) -> list[str]:

@@ -10,8 +10,9 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
+from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeVar
 
 from servingpool.adapters.prometheus import lookup
@@ -20,10 +21,11 @@ from servingpool.adapters.prometheus.bounds import MOST_SAMPLES
 from servingpool.adapters.prometheus.diagnosis import Missing, PodKey, causes, question
 from servingpool.adapters.prometheus.engines import EngineMetrics
 from servingpool.adapters.prometheus.http_client import Excess, MetricsUnavailable, PrometheusClient, Unsent
+from servingpool.adapters.prometheus.lookup import Found
 from servingpool.adapters.prometheus.plan import Plan, evaluated_at, gather, gather_range
 from servingpool.adapters.prometheus.promql import ADDRESS, Queries, Scope
 from servingpool.adapters.prometheus.rows import Unread
-from servingpool.adapters.prometheus.samples import Layout, ReadRequest
+from servingpool.adapters.prometheus.samples import ReadRequest
 from servingpool.decision.observation import ReplicaMetrics
 
 GRACE = 1.0
@@ -149,11 +151,11 @@ def read_layout(
     queries: Queries,
     scope: Scope,
     during: tuple[float, float] | None,
-    targets: Sequence[str] = ADDRESS,
-) -> Layout:
+    learned: Mapping[str, int] = MappingProxyType({}),
+) -> Found:
     """The buckets that existed at some time from begin to end (Unix seconds), or that exist now.
 
-    `targets`: the labels by which targets were told apart before. Where they tell too little, it is asked again.
+    `learned`: the labels by which targets were told apart before. Where they tell too little, it is asked again.
 
     Those at the end are not enough: no pod may be up then, and without buckets no latency can be compared with a bound.
     """
@@ -165,19 +167,34 @@ def read_layout(
         window = f"{at - begin + step:.0f}s:{step:.0f}s"
     until = time.monotonic() + timeout
     for _ in range(MOST_LOOK_UPS):
-        query = lookup.look_up(queries, scope, targets, window)
+        query = lookup.look_up(queries, scope, (*ADDRESS, *learned), window)
         answer = client.query(query, until - time.monotonic(), at)
-        layout, more = lookup.read(queries, answer.rows(), targets)
-        targets = layout.targets
-        if not more:
+        found = lookup.read(queries, answer.rows(), learned)
+        learned = found.learned
+        if {*learned} <= {*found.layout.targets}:
             break
-    return layout
+    return found
 
 
-def read_samples(client: PrometheusClient, timeout: float, plan: Plan, scope: Scope) -> Evaluation:
-    """The samples of a scope now."""
+Parts = list[tuple[Plan, Scope, frozenset[str]]]
+"""Parts of a reading, a query each, with the namespaces of which another part tells."""
+
+
+def parts_of(plan: Plan, scope: Scope, apart: Mapping[tuple[str, ...], Sequence[str]]) -> Parts:
+    """The parts of a reading. `apart`: see `Found`."""
+    own, none = frozenset(name for names in apart.values() for name in names), frozenset[str]()
+    again = [(replace(plan, targets=by), replace(scope, namespaces=tuple(names)), none) for by, names in apart.items()]
+    return [*((plan, part, own) for part in scope.slices(plan.slices)), *again]
+
+
+def read_samples(
+    client: PrometheusClient, timeout: float, plan: Plan, scope: Scope, without: Collection[str]
+) -> Evaluation:
+    """The samples of a scope now, `without` those of some namespaces."""
     answer = client.whole(client.query(plan.query(scope), timeout))
     table = gather(answer.rows(), plan.columns)
+    for sample in [each for each in table.rows if each[0] in without]:
+        del table.rows[sample]
     if len(table.rows) > MOST_SAMPLES:
         raise Excess(client.config.name, f"answered with samples of more than {MOST_SAMPLES} pods")
     at = evaluated_at(islice(answer.rows(), TIMES_COMPARED), plan.columns)

@@ -58,11 +58,6 @@ def test_another_object_under_the_same_name_is_a_conflict() -> None:
     assert type(refused(json.dumps(body))) is Conflict
 
 
-def test_a_bare_422_of_a_request_without_a_test_is_no_conflict() -> None:
-    """As one, a webhook's no to an HPA that is given back would be taken for an HPA that exists."""
-    assert type(refusal("create the HPA", 422, "Unprocessable Entity", b"{}", ClusterError)) is ClusterError
-
-
 def test_a_failure_leaves_no_cycle_that_only_the_garbage_collector_ends() -> None:
     def fail() -> weakref.ref[ClusterError]:
         try:

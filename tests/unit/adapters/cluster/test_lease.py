@@ -16,21 +16,6 @@ from .virtual_time import now, run
 NEVER = 1e9
 
 
-def test_the_first_candidate_leads_and_the_second_waits() -> None:
-    async def story() -> None:
-        server = Server()
-        first, second = candidate(Network(server), "a"), candidate(Network(server), "b")
-        await first.attempt()
-        await second.attempt()
-        assert first.leading
-        assert not second.leading
-        assert server.lease is not None
-        assert server.lease["spec"]["holderIdentity"] == "a"
-        assert server.lease["spec"]["leaseDurationSeconds"] == 15
-
-    run(story)
-
-
 def test_a_crashed_leader_is_replaced_after_the_duration_and_not_before() -> None:
     async def story() -> None:
         server = Server()

@@ -20,7 +20,7 @@ from servingpool.adapters.prometheus.diagnosis import causes
 from servingpool.adapters.prometheus.engines import profile_of, shipped
 from servingpool.adapters.prometheus.own_record import AmbiguousRecord, OwnRecord
 from servingpool.adapters.prometheus.plan import Plan, evaluated_at, gather, gather_range
-from servingpool.adapters.prometheus.promql import ADDRESS, SEVERAL, Queries
+from servingpool.adapters.prometheus.promql import SEVERAL, Queries
 from servingpool.adapters.prometheus.rows import Unread, bound_of, shown
 from servingpool.adapters.prometheus.samples import BucketCount, Layout, ReadRequest
 from servingpool.adapters.prometheus.scrape_errors import explained_error
@@ -132,7 +132,7 @@ def test_one_row_costs_no_other_bucket(place, change):
         for le in ("1.0", "2.5", "5.0", "+Inf")
     ]
     _, rows = mutated(rows, place, change)
-    layout, _ = lookup.read(QUERIES, rows, ADDRESS)
+    layout = lookup.read(QUERIES, rows, {}).layout
     bounds = {1.0, 2.5, 5.0} - ({(1.0, 2.5, 5.0)[place]} if place < 3 else set())
     found = [bound for each in layout.buckets.values() for one in each for bound in one.bounds]
     assert bounds <= {*found}
@@ -192,8 +192,8 @@ def good_buckets(count: int) -> list[Any]:
 
 WALKS: Mapping[str, tuple[Callable[[int], Any], Callable[[Any], object]]] = {
     "samples": (bad_rows, lambda rows: gather(rows, PLAN.columns)),
-    "bad buckets": (bad_rows, lambda rows: lookup.read(QUERIES, rows, ADDRESS)),
-    "buckets": (good_buckets, lambda rows: lookup.read(QUERIES, rows, ADDRESS)[0].choose(TTFT, {1.5})),
+    "bad buckets": (bad_rows, lambda rows: lookup.read(QUERIES, rows, {})),
+    "buckets": (good_buckets, lambda rows: lookup.read(QUERIES, rows, {}).layout.choose(TTFT, {1.5})),
     "causes": (bad_rows, lambda rows: causes(QUERIES, "vllm", shipped(), [("a", "a")], rows)),
     "errors": (lambda count: "expected " * count, explained_error),
     "texts": (lambda count: "\x1b" * count, shown),
@@ -291,3 +291,15 @@ async def test_a_sample_whose_gauges_may_be_copies_is_unknown(prometheus, backen
     selection = (await backend.read(request_2s_100ms, NOW)).select("chat", ["llama-0", "llama-1"], "llama")
     assert [sample.replica for sample in selection.samples] == ["llama-1"]
     assert selection.explain().startswith("Gauges have several series")
+
+
+def test_a_tenants_many_labels_push_out_none_that_more_namespaces_need_later() -> None:
+    """By which targets are told apart: as many as there are places for, learned before the others have any."""
+
+    def twins(namespace: str, label: str) -> list[Any]:
+        target = {"part": "twins", "namespace": namespace, "pod": "p", "job": "j", "instance": "i"}
+        return [{"metric": {**target, label: value}, "value": [0, "1"]} for value in "ab"]
+
+    known = {f"label{number}": 1 for number in range(lookup.MOST_LEARNED)}
+    rows = [*twins("a", "copy"), *twins("b", "copy"), *twins("c", "service")]
+    assert list(lookup.read(QUERIES, rows, known).learned)[:2] == ["service", "copy"]
