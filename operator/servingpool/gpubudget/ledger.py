@@ -20,6 +20,8 @@ SCHEDULED_WITHIN = 60.0
 less."""
 NOTHING = frozenset({Fault.UNKNOWN_KIND, Fault.NO_SCALE, Fault.NO_TARGET})
 """Faults of targets that have no pods."""
+IMPLICIT = "deviceclass.resource.kubernetes.io/"
+"""Begins the extended resource by which a pod asks for devices of a class without a claim of its own (DRA)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +156,9 @@ class Holdings:
         claimed: int | Unknown = 0
         if devices.templates or devices.shared is not None:
             claimed = self._templates.count(namespace, devices, budget.device_class_name)
-        amount = devices.amount(budget.resource_name)
-        if isinstance(claimed, Unknown) or isinstance(amount, Unknown):
-            return claimed if isinstance(claimed, Unknown) else amount
-        return claimed + amount
+        amounts = [claimed, *map(devices.amount, (budget.resource_name, f"{IMPLICIT}{budget.device_class_name}"))]
+        unknown = next((one for one in amounts if isinstance(one, Unknown)), None)
+        return sum(one for one in amounts if not isinstance(one, Unknown)) if unknown is None else unknown
 
     def _remember(self, key: tuple[str, TargetKey], holding: Holding) -> None:
         if holding.pods or holding.ordered or holding.leaving:

@@ -318,7 +318,13 @@ def applied() -> dict[str, str]:
     return {"kubectl.kubernetes.io/last-applied-configuration": json.dumps({"spec": {"replicas": 4}})}
 
 
-@pytest.mark.parametrize("kept", ["{", "[" * 100_000, "[]", '{"kind": "Secret", "metadata": {"name": "x"}}', "{}"])
+OF_ANOTHER = json.dumps(
+    hpa() | {"spec": {"scaleTargetRef": {"kind": "Deployment", "name": "payments"}, "maxReplicas": 9}}
+)
+ODD = ["{", "[" * 100_000, "[]", '{"kind": "Secret", "metadata": {"name": "x"}}', "{}", OF_ANOTHER]
+
+
+@pytest.mark.parametrize("kept", ODD)
 def test_what_somebody_else_wrote_in_place_of_the_copy_is_refused(make: Make, kept: str) -> None:
     world = make(hpas=[hpa()])
     world.pool["metadata"]["annotations"] = {KEPT: kept}

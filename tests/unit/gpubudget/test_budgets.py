@@ -74,8 +74,10 @@ def test_a_pool_alone_under_a_large_budget_scales_as_without_one() -> None:
     assert verdict(world, "Sufficient")[:2] == ("True", "EnoughGPUs")
 
 
-def test_the_pool_of_high_priority_grows_and_the_other_gives_way_first() -> None:
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "deviceclass.resource.kubernetes.io/gpu.nvidia.com"])
+def test_the_pool_of_high_priority_grows_and_the_other_gives_way_first(resource: str) -> None:
     world = two(gpus=16)
+    world.device = resource
     run(world, 30, 16)
     world.services["high"].rate = 60.0
     world.services["low"].rate = 30.0

@@ -245,6 +245,8 @@ class FakeCluster:
         """Seconds that removed pods are given, after which their node would have killed them."""
         self.claims: dict[str, list[dict[str, str]]] = {}
         """ResourceClaims of the pods, in place of limits, by service."""
+        self.device = "nvidia.com/gpu"
+        """Of which each pod asks for four."""
         self.nodes: dict[str, dict[str, str]] = {}
         """Node selectors of the pods, by service."""
         self.gated: set[str] = set()
@@ -365,7 +367,7 @@ class FakeCluster:
             "image": "vllm/vllm-openai:v0.32.0",
             "args": list(service.args),
             "lifecycle": {"preStop": {"sleep": {"seconds": 15}}},
-            "resources": {} if name in self.claims else {"limits": {"nvidia.com/gpu": "4"}},
+            "resources": {} if name in self.claims else {"limits": {self.device: "4"}},
         }
         before = service.spec
         service.spec = {"terminationGracePeriodSeconds": 150, "containers": [container]}

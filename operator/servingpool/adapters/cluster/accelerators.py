@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 DEVICE = re.compile(
-    r"[a-z]{0,2}(gpu|npu|tpu|xpu|gcu|dcu|ppu|mlu)(mem|cores?|num|s)?|v?cuda|gaudi[0-9]*|ascend.*|neuron.*"
+    r"[a-z]{0,2}(gpu|npu|tpu|xpu|gcu|dcu|ppu|mlu)([0-9]+[a-z]?)?(mem|cores?|num|s)?|v?cuda|gaudi[0-9]*|ascend.*|neuron.*"
 )
-"""A word of a resource's name that names accelerators, of whatever vendor: `gpu`, `vgpu`, `qgpu`, `dcunum`."""
+"""A word of a resource's name that names accelerators, of whatever vendor: `gpu`, `vgpu`, `dcunum`, `mlu370`."""
 OF_VENDORS = re.compile(
     r"nvidia\.com/mig-.*|gpu\.intel\.com/(i915|xe|millicores|memory|tiles)(\..*)?"
     r"|amd\.com/[a-z]+_nps[0-9]+|rebellions\.ai/.*|furiosa\.ai/.*|(.*\.)?iluvatar\.ai/.*|metax-tech\.com/v(core|memory)"

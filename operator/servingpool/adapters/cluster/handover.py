@@ -13,6 +13,7 @@ from servingpool.adapters.cluster.errors import Forbidden, NotFound, Unfit
 from servingpool.adapters.cluster.objects import Key, Raw, TargetKey, autoscaler
 from servingpool.adapters.cluster.paths import base_of, path_of, plural_of
 from servingpool.adapters.cluster.pools import Pools
+from servingpool.catalogue.plain import plain
 
 KEPT = "servingpool.dev/adopted"
 """Annotation of the pool with the autoscaler's copy, as JSON. Whoever may switch the pool's mode may write it, a sync
@@ -88,7 +89,7 @@ class Handover:
             autoscalers=tuple(raw for raw in scaling if made_by_keda(raw) is None),
             keda_hpas=tuple(raw for raw in scaling if made_by_keda(raw) is not None),
             namesakes=tuple(namesakes),
-            kept=None if kept is None else _copy(kept),
+            kept=None if kept is None else _copy(kept, key),
         )
 
     def pool(self) -> Raw:
@@ -185,17 +186,17 @@ class Handover:
 
 def named(raw: Raw) -> str:
     """Kind and name, as messages write them."""
-    return f"{raw['kind']} '{raw['metadata']['name']}'"
+    return f"{raw['kind']} '{plain(raw['metadata']['name'])}'"
 
 
-def _copy(text: str) -> Raw:
-    """The autoscaler in the pool's annotation. Unfit where whoever may edit the pool has put something else there."""
+def _copy(text: str, target: TargetKey) -> Raw:
+    """The target's autoscaler in the pool's annotation. Unfit where who may edit the pool put something else there."""
     try:
         kept: Raw = json.loads(text)
-        whole = kept["kind"] in {kind for _, _, kind in AUTOSCALERS.values()} and isinstance(
-            kept["metadata"]["name"], str
-        )
-    except (ValueError, KeyError, TypeError, RecursionError):
+        scaled = autoscaler({**kept, "metadata": {**kept["metadata"], "namespace": target.namespace, "uid": ""}})
+        own = kept["kind"] == "ScaledObject" or (scaled is not None and scaled.target == target)
+        whole = own and kept["kind"] in GROUPS and isinstance(kept["metadata"]["name"], str)
+    except (AttributeError, ValueError, KeyError, TypeError, RecursionError):
         whole = False
     if not whole:
         raise Unfit(f"The pool's annotation {KEPT} holds no copy of an autoscaler. Remove it, and run again")
