@@ -15,13 +15,14 @@ from .test_other_kinds import STS, OtherKinds, Resource
 
 
 class Numbered(OtherKinds):
-    """`dead` pods are not Ready any more. In turn: a pod is made once all before it are Ready."""
+    """`lost` pods are not made again. In turn: a pod is made once all before it are Ready."""
 
-    dead: frozenset[str] = frozenset()
+    lost: tuple[str, ...] = ()
     in_turn = False
 
     def _show_group(self, service: Any, first: str, created: float, ready: float | None) -> None:
-        super()._show_group(service, first, created, None if first in self.dead else ready)
+        if first not in self.lost:
+            super()._show_group(service, first, created, ready)
 
     def show(self, name: str) -> None:
         orders = self.services[name].orders
@@ -42,12 +43,13 @@ def _numbers(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "pod", lambda name, number: f"{name}-{number}")
 
 
-def numbered(resource: Resource = STS, *, replicas: int, pods: int = 1, fewest: int = 1, **spec: Any) -> Numbered:
+def numbered(resource: Resource = STS, *, replicas: int, pods: int = 1, fewest: int = 1, lost: Any = ()) -> Numbered:
     cluster = Numbered()
+    cluster.lost = lost
     cluster.resource, cluster.pods = resource, pods
     cluster.serve(replicas=replicas, rate=2.0)
     target = {"apiVersion": f"{resource[0]}/{resource[1]}", "kind": resource[2], "name": "vllm", "max": 10}
-    cluster.pool(targets=[target | {"min": fewest}], **spec)
+    cluster.pool(targets=[target | {"min": fewest}])
     return cluster
 
 
@@ -98,23 +100,21 @@ def test_replicas_that_start_one_after_another_are_ready_after_as_many_cold_star
     assert f"{missing} of {part.replicas} replicas are starting, ready in about {left}." in cluster.message("SLOMet")
 
 
+@pytest.mark.parametrize(("lost", "left"), [((), 4), (("vllm-0",), 5), (("vllm-1", "vllm-3"), 6)])
+def test_a_number_that_no_pod_has_is_a_replica_that_does_not_come(lost: tuple[str, ...], left: int) -> None:
+    cluster = numbered(replicas=7, fewest=4, lost=lost)
+    cluster.step(minutes=60)
+    assert cluster.services["vllm"].replicas == left
+    assert all(name in str(cluster.status()["lastDecision"]) for name in lost)
+
+
 @pytest.mark.parametrize(
     ("sort", "pod", "number"),
     [
-        (kinds.STATEFUL_SET, "vllm-12", 12),
         (kinds.STATEFUL_SET, "vllm-router-0", None),
-        (kinds.STATEFUL_SET, "vllm-x", None),
         (kinds.LEADER_WORKER_SET, "vllm-3", 3),
-        (kinds.LEADER_WORKER_SET, "vllm-3-1", None),
         (kinds.DEPLOYMENT, "vllm-1", None),
     ],
 )
 def test_a_number_is_that_of_the_pod_in_its_own_set(sort: kinds.Sort, pod: str, number: int | None) -> None:
     assert kinds.ordinal(sort, "vllm", pod) == number
-
-
-@pytest.mark.parametrize("policy", [{}, {"podManagementPolicy": "OrderedReady"}])
-def test_a_stateful_set_starts_one_after_another_unless_it_says_otherwise(policy: dict[str, str]) -> None:
-    assert kinds.in_turn(kinds.STATEFUL_SET, {"spec": policy})
-    assert not kinds.in_turn(kinds.STATEFUL_SET, {"spec": {"podManagementPolicy": "Parallel"}})
-    assert not kinds.in_turn(kinds.LEADER_WORKER_SET, {"spec": policy})

@@ -173,9 +173,7 @@ def observe(
     """
     namespace, model, names = pool.metadata.namespace, pool.spec.model, pool.spec.target_names
     found = None if isinstance(reading, Unknown) else (reading, namespace, model)
-    each = [
-        numbered(replicas(cache.replicas(workload), workload.size, found, now), workload.key) for workload in workloads
-    ]
+    each = [numbered(replicas(cache.replicas(one), one.size, found, now), one.key, one.replicas) for one in workloads]
     seen = of_all(names, each)
     selection, requested = seen.selection, sum(workload.replicas for workload in workloads)
     metrics: tuple[ReplicaMetrics, ...] | Unknown

@@ -108,8 +108,7 @@ def ratio_of(pool: ServingPool) -> Ratio:
 
 def slo_of(spec: Spec) -> Slo:
     """The client's SLO, in the core's own units."""
-    slo = spec.slo
-    return Slo(slo.time_to_first_token, slo.time_per_output_token, slo.attainment_share)
+    return Slo(spec.slo.time_to_first_token, spec.slo.time_per_output_token, spec.slo.attainment_share)
 
 
 def _stage(pool: ServingPool, role: Role, slo: Slo) -> ServingPool:
@@ -120,6 +119,8 @@ def _stage(pool: ServingPool, role: Role, slo: Slo) -> ServingPool:
     return pool.model_copy(update={"spec": spec.model_copy(update={"slo": part, "targets": targets})})
 
 
+MOST_ABSENT, LONG_ABSENT = 64, 3600.0
+"""Numbers without a pod that are told of, and the age of each, in seconds: how long it has none is not known."""
 OTHER_BUCKETS = Unknown("the pods of one replica have different histogram buckets")
 _WHAT = {"replica", "scraped_at", "ttft_from_admission"}
 """Fields of a sample that are no figures."""
@@ -152,41 +153,45 @@ def replicas(
     for pods in groups:
         serves = len(pods) >= size and all(pod.ready_since is not None for pod in pods)
         (whole if serves else loading).append(pods)
-    if reading is None:
-        starting = tuple(_starting(pods, now) for pods in loading)
-        return Replicas(tuple(_ready(pods, pods[0].name, now) for pods in whole), starting, None)
-    found, namespace, model = reading
-    selection = found.select(namespace, [pod.name for pods in whole for pod in pods], model)
-    # It is no earlier than the last scrape. By our clock, set back by ten minutes, replicas that had been Ready for
-    # five had just turned Ready, and what they had served counted for nothing.
-    now = max((now, *(sample.scraped_at for sample in selection.samples)))
+    selection = None
+    if reading is not None:
+        found, namespace, model = reading
+        selection = found.select(namespace, [pod.name for pods in whole for pod in pods], model)
+        # It is no earlier than the last scrape. By our clock, set back by ten minutes, replicas that had been Ready
+        # for five had just turned Ready, and what they had served counted for nothing.
+        now = max((now, *(sample.scraped_at for sample in selection.samples)))
     starting = tuple(_starting(pods, now) for pods in loading)
-    if all(len(pods) == 1 for pods in whole):
+    if selection is None or all(len(pods) == 1 for pods in whole):
         return Replicas(tuple(_ready(pods, pods[0].name, now) for pods in whole), starting, selection)
     return _together(whole, starting, selection, now)
 
 
-def numbered(found: Replicas, target: TargetKey) -> Replicas:
-    """The replicas with their ordinals, where the kind removes the highest first."""
+def numbered(found: Replicas, target: TargetKey, ordered: int) -> Replicas:
+    """The replicas with their ordinals, where the kind removes the highest first.
+
+    A number below these that no pod has, as where its node is lost, is a replica that does not come.
+    """
     if target.sort not in kinds.ORDINAL:
         return found
-
-    def number(replica: Replica) -> Replica:
+    ready, starting = (
         # Of a group, the first pod is the one that is named so.
-        first = replica.name.partition("+")[0]
-        return replace(replica, ordinal=kinds.ordinal(target.sort, target.name, first))
-
-    return replace(found, ready=tuple(map(number, found.ready)), starting=tuple(map(number, found.starting)))
+        [replace(one, ordinal=kinds.ordinal(target.sort, target.name, one.name.partition("+")[0])) for one in those]
+        for those in (found.ready, found.starting)
+    )
+    known = {one.ordinal for one in (*ready, *starting) if one.ordinal is not None}
+    top = max(known, default=0)
+    below = range(max(0, top + 1 - min(ordered, len(known) + MOST_ABSENT)), top)
+    gone = [Replica(f"{target.name}-{each}", age=LONG_ABSENT, ordinal=each) for each in below if each not in known]
+    return replace(found, ready=tuple(ready), starting=(*starting, *gone))
 
 
 def of_all(names: Sequence[str], targets: Sequence[Replicas]) -> Replicas:
     """Replicas of all targets of a pool, each with the name of its target."""
     selections = [one.selection for one in targets if one.selection is not None]
     selection = selected_of(selections) if len(selections) == len(targets) else None
-    named = list(zip(names, targets, strict=True))
     return Replicas(
-        tuple(replace(each, target=name) for name, one in named for each in one.ready),
-        tuple(replace(each, target=name) for name, one in named for each in one.starting),
+        tuple(replace(each, target=name) for name, one in zip(names, targets, strict=True) for each in one.ready),
+        tuple(replace(each, target=name) for name, one in zip(names, targets, strict=True) for each in one.starting),
         selection,
     )
 
@@ -268,6 +273,5 @@ def _starting(pods: tuple[Pod, ...], now: float) -> Replica:
 def _ready(pods: tuple[Pod, ...], name: str, now: float) -> Replica:
     # Between two times of the API server's clock, which ours may be behind: else a cold start would read as short.
     since = max(pod.ready_since or 0.0 for pod in pods)
-    load_time = since - min(pod.created_at for pod in pods)
     ready_for = max(0.0, now - since)
-    return Replica(name, age=ready_for + load_time, ready_for=ready_for)
+    return Replica(name, age=ready_for + since - min(pod.created_at for pod in pods), ready_for=ready_for)
