@@ -41,7 +41,6 @@ from servingpool.api.status import Status
 from servingpool.cli.assembly import GC_THRESHOLDS
 from servingpool.decision.decide import decide_stages
 from servingpool.decision.learn.forecast import FORECASTS_KEPT as KEPT
-from servingpool.decision.need.planning import PENALTY_SHARE
 from servingpool.decision.params import REMEMBERED
 from servingpool.gpubudget.budgets import Budgets
 from servingpool.gpubudget.report import BudgetReporter
@@ -136,7 +135,7 @@ class Bench:
             pairs = profile.forecast.pairs
             remembered = np.tile(pairs, (math.ceil(KEPT / max(1, len(pairs))), 1, 1))[-KEPT:]
             seen = replace(profile, forecast=replace(profile.forecast, pairs=remembered, seen=DAY))
-            until = self.now + random.uniform(0.0, PENALTY_SHARE * REMEMBERED)
+            until = self.now + random.uniform(0.0, REMEMBERED / 60.0)
             state.taught(replace(state.memory, profile=seen, penalty_until=until))
 
     async def ticks(self, count: int, share: float = 1.0) -> list[Sample]:

@@ -288,7 +288,7 @@ class Liar(Wrapped):
         assert decision is not None
         shown = set() if isinstance(told.metrics, Unknown) else {one.replica for one in told.metrics}
         lacking = [one.name for one in told.ready if one.name not in shown and (one.ready_for or 0.0) > 60.0]
-        said = (memory.damaged, memory.missing, memory.queue_unknown, memory.client_unknown)
+        said = (memory.damaged, memory.last.missing, memory.queue_unknown, memory.last.client_unknown)
         yield from filter(None, said)
         yield from (f"no sample of {name}" for name in lacking)
         yield from (f"no progress at {one.replica}" for one in decision.standing)

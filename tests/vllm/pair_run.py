@@ -17,7 +17,7 @@ from servingpool.api.status import Status
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Unknown
 from servingpool.decision.observe.columns import Column
-from servingpool.decision.observe.counters import Last, diff_counters
+from servingpool.decision.observe.counters import diff_counters
 from servingpool.decision.roles import DECODE, PREFILL
 from servingpool.reconcile.act import NOT_SCALED
 from servingpool.reconcile.collect.collected import collect
@@ -88,7 +88,7 @@ class RoleOperator:
         looks = {}
         for role, side in sides.items():
             assert side.seen.selection is not None
-            delta = diff_counters(side.seen.observation, asked_of(side.seen, now), Last(before[role].samples))
+            delta = diff_counters(side.seen.observation, asked_of(side.seen, now), before[role].last)
             looks[role] = Look(now, side.seen.selection, side.seen.observation, delta, side.decision.figures)
         status = build(plan, NOT_SCALED, Status(), None, (), None)
         return Tick(looks, plan, {one.type: one for one in status.conditions})

@@ -19,7 +19,7 @@ from servingpool.decision.decide import decide
 from servingpool.decision.figures import Figures
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Observation, ReplicaMetrics
-from servingpool.decision.observe.counters import CounterDelta, Last, diff_counters
+from servingpool.decision.observe.counters import CounterDelta, diff_counters
 from servingpool.decision.observe.samples import Sample
 from servingpool.decision.pool import Pool
 from servingpool.loop.backfill import core_of
@@ -107,7 +107,7 @@ class Operator:
             observation, selection = observe(pool, [workload], self._cache, reading, gateway, now)
             assert selection is not None
             core = self.core(index)
-            delta = diff_counters(observation, core, Last(self._samples[index]))
+            delta = diff_counters(observation, core, CounterDelta(samples=self._samples[index]))
             self._samples[index] = delta.samples
             outcome = decide(observation, core, self._memories[index], now)
             self._memories[index] = outcome.memory

@@ -265,10 +265,7 @@ class Reason(Templated, StrEnum):
     METERED_AT_GATEWAY = (
         "MeteredAtGateway",
         _METRICS,
-        (
-            "The engine exports no metrics, so the gateway's are used: "
-            "each of the {ready} replicas is taken to carry an equal share."
-        ),
+        "The engine exports no metrics: each of {ready} replicas is taken to carry an equal share of the gateway's.",
         "The sums are what the gateway counted. What one replica does, and how many requests wait, are estimates.",
         "Nothing.",
     )

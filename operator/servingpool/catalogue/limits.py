@@ -62,6 +62,12 @@ class LimitName(StrEnum):
         "Scale-down is blocked: no replica count seems to meet the SLO, and too many requests of 5 minutes missed it.",
         "servingpool explain shows which bound is missed. Mend engines that fail, relax it, or use faster replicas.",
     )
+    ON_TRIAL = (
+        "OnTrial",
+        "no more than {most}: {why}",
+        "The work that engines counted needs less. More replicas are ordered in steps, and kept if they help.",
+        "Nothing while steps are tried. If more replicas do not help, do what SLOMet says.",
+    )
     CALIBRATING = (
         "Calibrating",
         "calibrating: {detail}",
@@ -100,10 +106,7 @@ class LimitName(StrEnum):
     )
     PROPORTION = (
         "OrderInProportion",
-        (
-            "scale-up stops at {most} for now: they serve traffic and queue at a load of at most {load:.2g}, "
-            "where too few requests were seen to expect misses"
-        ),
+        "scale-up stops at {most} for now, a load of at most {load:.2g}: too few requests were seen to expect misses",
         "Scale-up is limited to what serves arrivals and queue: few misses were seen, so more would be a guess.",
         "Nothing. It ends as requests are seen.",
     )

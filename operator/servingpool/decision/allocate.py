@@ -52,11 +52,6 @@ def not_ready(replicas: Iterable[Replica]) -> str:
     return f"{listed(names)} {'is' if len(names) == 1 else 'are'}"
 
 
-def _fewest(line: Part, count: int) -> int:
-    """Replicas of a target to order so that `count` serving replicas stay: see `fewest`."""
-    return count if count >= line.requested else min(line.requested, fewest(line.lowest, count, line.cold_start))
-
-
 def _holding(good: Sequence[bool], wanted: int) -> int:
     """How many of the lowest hold `wanted` good ones, or all there are."""
     places = [at for at, one in enumerate(good, 1) if one]
@@ -190,9 +185,7 @@ class Fleet:
             mix = cheapest_mix(offers, need)
         return self._at_least(self._within(mix, offers), offers, self.pool.min_replicas)
 
-    def split(
-        self, limited: Limited, *, move: bool, trial: bool, keep: bool = False
-    ) -> tuple[tuple[Part, ...], Limited]:
+    def split(self, limited: Limited, *, move: bool, trial: bool, keep: bool = False) -> Split:
         """Replicas of each target for this capacity, and the capacity with the limits that splitting it met.
 
         `move`: it may move to a cheaper mix. `trial`: a target that never served may get its first replica, which shows
@@ -266,8 +259,8 @@ class Fleet:
         """As many replicas that serve stay where the highest ordinals go first, as far as the pool's max allows."""
         counts = list(order)
         for at, line in enumerate(self.lines):
-            wanted = counts[at]
-            more = max(0, min(_fewest(line, wanted), line.most) - wanted)
+            wanted, most = counts[at], min(line.requested, line.most)
+            more = max(0, min(fewest(line.lowest, wanted, line.cold_start), most) - wanted)
             more = max(0, min(more, self.pool.max_replicas - sum(counts)))
             if more:
                 counts[at] += more

@@ -45,13 +45,17 @@ def limit(
         return _bounded(answer, bounds, fleet)
     idle = memory.idle(pool, now)
     if isinstance(plan, Unknown):
-        answer = Limited(0 if idle else max(requested, _of_late(memory, fleet)))
+        # Where some targets do not deliver: what is ordered, and no more than was needed lately.
+        kept = min(fleet.ordered, memory.highest_recommendation) if fleet.stuck else 0.0
+        answer = Limited(0 if idle else max(requested, kept))
         if pool.idle_after is not None and observation.requested == 1 and not fleet.stuck:
             answer = _last_replica(Limited(0), observation, pool, memory, now)  # for its sentence
         answer = _while_the_queue_grows(answer, observation, pool, memory, fleet)
         answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait, now, fleet)
         return _bounded(answer, bounds, fleet)
     answer = Limited(pool.whole(plan.need))
+    if (trial := memory.trial) is not None:
+        answer = answer.at_most(trial.most, LimitName.ON_TRIAL, most=shown(trial.most), why=trial.why)
     answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait, now, fleet)
     answer = _while_misses_remain(answer, requested, pool, memory, plan)
     if not idle and not memory.calibrated(pool):
@@ -86,11 +90,6 @@ def _within_one_cold_start(ready: float) -> float:
     return 2 * ready + 4
 
 
-def _of_late(memory: Memory, fleet: Fleet) -> float:
-    """The capacity to keep where some targets do not deliver: what is ordered, and no more than was needed lately."""
-    return 0.0 if not fleet.stuck else min(fleet.ordered, memory.highest_recommendation)
-
-
 def _last_replica(answer: Limited, observation: Observation, pool: Pool, memory: Memory, now: float) -> Limited:
     """The answer, never below the last replica of a pool that may go to zero and is not known to be idle."""
     if pool.idle_after is None or memory.idle(pool, now):
@@ -123,12 +122,12 @@ def _scale_down_blocked(
 ) -> Limited:
     """The answer, never below the requested replicas where a named reason blocks a scale-down."""
     requested, standing = observation.ordered, len(observation.ready) + len(observation.starting)
-    if memory.coverage < 1.0:
-        answer = answer.at_least(requested, LimitName.PARTIAL, missing=1.0 - memory.coverage)
+    if memory.last.coverage < 1.0:
+        answer = answer.at_least(requested, LimitName.PARTIAL, missing=1.0 - memory.last.coverage)
     if memory.queue_unknown is not None:
         answer = answer.at_least(requested, LimitName.QUEUE_UNKNOWN, reason=memory.queue_unknown)
-    if memory.client_unknown is not None and not memory.window.idle(pool.params):
-        answer = answer.at_least(requested, LimitName.CLIENT_UNKNOWN, reason=memory.client_unknown)
+    if memory.last.client_unknown is not None and not memory.window.idle(pool.params):
+        answer = answer.at_least(requested, LimitName.CLIENT_UNKNOWN, reason=memory.last.client_unknown)
     if longest_wait > pool.slo.queue_bound:
         answer = answer.at_least(requested, LimitName.REQUESTS_WAIT, waited=longest_wait, bound=pool.slo.queue_bound)
     # What never came serves nobody, so it is not kept.
@@ -151,7 +150,8 @@ def _while_misses_remain(answer: Limited, requested: float, pool: Pool, memory: 
     evidence, load, present = memory.profile.curve, plan.level / answer.replicas, plan.level / max(requested, 1.0)
     if evidence.seen_no_worse(load, present, plan.allowed):
         return answer
-    return answer.at_least(requested, LimitName.MISSES_REMAIN, missed=missed)
+    kept = requested if memory.trial is None else min(requested, memory.trial.most)
+    return answer.at_least(kept, LimitName.MISSES_REMAIN, missed=missed)
 
 
 def _while_calibrating(answer: Limited, requested: float, pool: Pool, memory: Memory) -> Limited:

@@ -17,11 +17,11 @@ from servingpool.decision.decision import Decision, Limited, moves, verdict_of_p
 from servingpool.decision.figures import figures
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.learn.updating import update, with_fresh_samples
+from servingpool.decision.need.anchor import tried
 from servingpool.decision.need.planning import at_zero, plan, remembered
 from servingpool.decision.observation import Observation, Reading, Unknown
 from servingpool.decision.observe.lateness import Queues
-from servingpool.decision.params import LONGEST_GAP
-from servingpool.decision.plan import AtZero, Course, Plan
+from servingpool.decision.plan import AtZero, Plan
 from servingpool.decision.pool import Beside, Bound, Pool
 from servingpool.decision.roles import DECODE, PREFILL, Ratio
 
@@ -53,14 +53,14 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     pool = pool.within(bounds)
     fleet = fleet.within(pool)
     frontier = fleet.frontier
-    standing = () if seen.metered else updated.memory.standing
+    standing = () if seen.metered else updated.memory.last.standing
     planned = plan(seen, pool, updated, frontier, hung=len(standing), unused=updated.memory.unused(pool, now))
+    updated = updated._replace(memory=tried(updated, planned, seen, pool, now))
     memory = remembered(updated, pool, planned, now)
-    # By the clock of the samples: Prometheus's may differ from ours.
-    since = max((one.at for one in memory.samples.values()), default=now) - LONGEST_GAP
-    queues = Queues.recent(seen, memory.samples, memory.gateway_queue, since, {one.replica for one in standing})
+    queues = Queues.recent(seen, memory.last, {one.replica for one in standing}, now)
     sleeping = at_zero(seen, pool, memory, now, frontier)
-    limited = limit(seen, pool, bounds, memory, sleeping or planned, now, queues.longest_wait, fleet)
+    answer = sleeping or planned
+    limited = limit(seen, pool, bounds, memory, answer, now, queues.longest_wait, fleet)
     found = figures(pool, memory, updated, planned, queues, now)
     doubts = explain.doubts(memory, planned, standing, memory.absent(seen), pool)
     parts, limited = _split(fleet, seen, pool, memory, planned, limited, now)
@@ -76,7 +76,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         figures=found,
         bounds=bounds,
         candidates=() if isinstance(planned, Unknown) else planned.candidates,
-        course=_course(planned, sleeping),
+        course=None if isinstance(answer, Unknown) else answer.course,
         calibrating=not memory.calibrated(pool),
         warning=explain.warning(pool, updated, planned, found.attainment_now),
         parts=parts,
@@ -95,18 +95,12 @@ def _split(
     now: float,
 ) -> Split:
     """The replicas of each target. Unless all is certain, no target replaces another, and no new target is tried."""
-    seen = memory.coverage >= 1.0 and memory.queue_unknown is None and memory.client_unknown is None
+    seen = memory.last.coverage >= 1.0 and memory.queue_unknown is None and memory.last.client_unknown is None
     if isinstance(planned, Unknown) or not (memory.calibrated(pool) and seen and not observation.rollout):
         return fleet.split(limited, move=False, trial=False, keep=not memory.idle(pool, now))
     # What will go soon is not replaced.
     worthwhile = limited.replicas <= planned.recommended * (1.0 + TOLERANCE)
     return fleet.split(limited, move=worthwhile, trial=not planned.idle and not memory.unused(pool, now))
-
-
-def _course(planned: Plan | Unknown, sleeping: AtZero | None) -> Course | None:
-    if sleeping is not None:
-        return sleeping.course
-    return None if isinstance(planned, Unknown) else planned.course
 
 
 def _need(pool: Pool, memory: Memory, planned: Plan | Unknown, sleeping: AtZero | None, now: float) -> Reading:

@@ -19,6 +19,9 @@ from servingpool.decision.plan import AtZero, Plan
 from servingpool.decision.pool import Pool
 from servingpool.decision.words import MOST_NAMED, clock, shown, span
 
+FASTER = "Raise the bound, shorten or cache prompts, or use a faster engine."
+CAUSES = "Look for a slow or failing replica, a router that loads them unevenly, and clients that send again."
+
 
 def warning(pool: Pool, update: UpdateResult, plan: Plan | Unknown, now: Reading) -> str | None:
     """Why no fleet size holds the SLO; None where some may. `now`: the share of the last requests that met it."""
@@ -29,6 +32,9 @@ def warning(pool: Pool, update: UpdateResult, plan: Plan | Unknown, now: Reading
             f"even an idle engine takes {step.between_tokens * 1000:.0f} ms per token. "
             f"Set a bound above that, or use faster replicas."
         )
+    trial = update.memory.trial
+    if trial is not None and (failed := trial.failed) is not None:
+        return f"{failed[0].upper()}{failed[1:]}. {FASTER if trial.hopeless else CAUSES}"
     if isinstance(plan, Unknown) or plan.feasible or not plan.has_evidence:
         return None
     held = 1.0 - plan.curve.floor
@@ -68,7 +74,7 @@ def doubts(
 ) -> list[str]:
     """Sentences on figures that were read and are not believed, and on replicas that are away."""
     found = [f"{one.name} served and is not Ready: more is planned for such losses" for one in absent[:MOST_NAMED]]
-    if memory.damaged is not None and memory.coverage > 0.0:
+    if memory.damaged is not None and memory.last.coverage > 0.0:
         found.append(f"left out of this scrape: {memory.damaged}")
     if standing:
         said = f"no progress at {told_standing(standing)}: such gauges are not believed"

@@ -322,8 +322,8 @@ def figures(
 
 def _unjudged(memory: Memory, now: float) -> Unknown | None:
     """Why the SLO is not judged: the gateway has not told the client's TTFT for longer than a lost scrape takes."""
-    told = memory.client is not None and now - memory.client.at <= LONGEST_GAP
-    return None if told or memory.client_unknown is None else Unknown(memory.client_unknown)
+    told = memory.last.client is not None and now - memory.last.client.at <= LONGEST_GAP
+    return None if told or memory.last.client_unknown is None else Unknown(memory.last.client_unknown)
 
 
 def of_roles(prefill: Figures, decode: Figures) -> Figures:
@@ -335,14 +335,10 @@ def of_roles(prefill: Figures, decode: Figures) -> Figures:
     return Figures(**{name: row.join(getattr(prefill, name), getattr(decode, name)) for name, row in ROWS.items()})
 
 
-FAST_BURN = 2.0
-"""Multiple of the allowed misses, over the last 5 minutes, above which the SLO counts as missed now."""
-
-
 def slo_met(figures: Figures, attainment: float) -> bool | None:
     """Whether the SLO holds: over the last hour, and roughly now; None where no request was judged."""
     if isinstance(figures.attainment, Unknown):
         return None
     now = figures.attainment_now
-    burning = not isinstance(now, Unknown) and 1.0 - now > FAST_BURN * (1.0 - attainment)
+    burning = not isinstance(now, Unknown) and 1.0 - now > 2.0 * (1.0 - attainment)
     return figures.attainment >= attainment and not burning

@@ -35,10 +35,8 @@ class Busy:
     seconds: float = 0.0
     """Seconds that the means rest on."""
 
-    def update(
-        self, *, rates: Rates, prompt: float, steps: float, tokens: float, elapsed: float, params: Params
-    ) -> Busy:
-        """Add a tick in which a request began."""
+    def update(self, tick: Busy, elapsed: float, params: Params) -> Busy:
+        """Add a tick of `elapsed` seconds in which a request began."""
         seen = self.seconds + elapsed
         weight = elapsed / min(seen, params.evidence_memory)
 
@@ -46,10 +44,10 @@ class Busy:
             return before + (now - before) * weight
 
         return Busy(
-            Rates(*map(mean, self.rates, rates)),
-            mean(self.prompt, prompt),
-            mean(self.steps, steps),
-            mean(self.tokens, tokens),
+            Rates(*map(mean, self.rates, tick.rates)),
+            mean(self.prompt, tick.prompt),
+            mean(self.steps, tick.steps),
+            mean(self.tokens, tick.tokens),
             seen,
         )
 

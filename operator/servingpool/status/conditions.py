@@ -89,11 +89,11 @@ def _samples_condition(
     observation: Observation, selection: Selection, memories: Sequence[Memory], standing: Sequence[Standing]
 ) -> tuple[Reason, str]:
     """For a fleet whose samples are all fresh: what they lack, and which of them say what nothing moves."""
-    missing = next((one.missing for one in memories if one.missing is not None), None)
+    missing = next((one.last.missing for one in memories if one.last.missing is not None), None)
     if missing is not None:
         if selection.native:
             return Reason.NATIVE_HISTOGRAMS.said(pods=selection.named_native)
-        partial = all(one.coverage > 0.0 for one in memories)
+        partial = all(one.last.coverage > 0.0 for one in memories)
         return _lacking_condition(missing, partial=partial, metered=observation.metered)
     unknown = next((said for one in memories if (said := _unknown(one)) is not None), None)
     if unknown is not None:
@@ -121,8 +121,8 @@ def _unknown(memory: Memory) -> str | None:
         return f"Figures that cannot be right are left out of this scrape: {memory.damaged}"
     if memory.queue_unknown is not None:
         return f"The number of queued requests is unknown: {memory.queue_unknown}"
-    if memory.client_unknown is not None:
-        return f"The client's time to first token is unknown: {memory.client_unknown}"
+    if memory.last.client_unknown is not None:
+        return f"The client's time to first token is unknown: {memory.last.client_unknown}"
     return None
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.observe.columns import Column
-from servingpool.decision.observe.counters import CounterDelta, Last, diff_counters
+from servingpool.decision.observe.counters import CounterDelta, diff_counters
 from servingpool.decision.observe.samples import Sample
 from servingpool.decision.params import LONGEST_GAP
 from servingpool.decision.pool import ONLY, Pool, Slo
@@ -18,7 +18,7 @@ POOL = Pool(Slo(time_to_first_token=2.0, time_per_output_token=0.1), min_replica
 
 
 def compared(observation: Observation, previous: Mapping[str, Sample]) -> CounterDelta:
-    return diff_counters(observation, POOL, Last(previous))
+    return diff_counters(observation, POOL, CounterDelta(samples=previous))
 
 
 def requests(count: float) -> Histogram:

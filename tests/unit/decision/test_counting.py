@@ -12,6 +12,7 @@ from servingpool.decision.learn.kinds import Kind
 from servingpool.decision.learn.memory import Memory, Profile
 from servingpool.decision.learn.step_time import Saturation
 from servingpool.decision.observation import Observation, Ordered, Replica
+from servingpool.decision.observe.counters import NOTHING_COUNTED
 from servingpool.decision.pool import Pool, Slo, Target
 
 A, B = Target("a", 1.0, most=10), Target("b", 1.0, most=10)
@@ -26,7 +27,7 @@ def ready(target: str, count: int) -> tuple[Replica, ...]:
 
 def seen(observation: Observation, pool: Pool, profile: Profile) -> Memory:
     """After two looks, so far apart that what is missing is no longer late."""
-    memory = counted(Memory(profile, coverage=1.0), observation, pool, NOW - 600.0)
+    memory = counted(Memory(profile, last=NOTHING_COUNTED._replace(coverage=1.0)), observation, pool, NOW - 600.0)
     return counted(memory, observation, pool, NOW)
 
 
@@ -56,7 +57,7 @@ def test_what_a_quota_refuses_one_target_excuses_no_missing_pod_of_another() -> 
     memory = seen(observation, BOTH, Profile())
     lately = counted(memory, observation, BOTH, NOW)
     shortages = tuple(one if one.target == "a" else one.__class__("b", 3, None) for one in lately.shortages)
-    memory = Memory(lately.profile, coverage=1.0, shortages=shortages)
+    memory = Memory(lately.profile, last=NOTHING_COUNTED._replace(coverage=1.0), shortages=shortages)
     fleet = fleet_of(observation, BOTH, memory, NOW)
     assert [line.absent for line in fleet.lines] == [True, False]
     answer = _scale_down_blocked(Limited(2.0), fleet.observed(observation), BOTH, memory, 0.0, NOW, fleet)

@@ -287,7 +287,7 @@ def test_replicas_that_expose_no_histogram_before_their_first_request_block_no_s
     fleet.engines[2:] = [Capped(engine.name, engine.ready_at, cap=8) for engine in fleet.engines[2:]]
     for _ in range(60):
         fleet.tick(0.05)
-    assert fleet.memory.coverage == 1.0
+    assert fleet.memory.last.coverage == 1.0
     assert len(fleet.engines) < 6
 
 

@@ -15,8 +15,10 @@ from servingpool.decision.learn.miss_curve import (
     OBSERVED,
     STEEPNESS,
     Curve,
+    LoadAttribution,
     MissCurve,
 )
+from servingpool.decision.observe.latency import Misses
 from servingpool.decision.params import DEFAULT
 
 
@@ -24,8 +26,8 @@ def seen(
     curve: MissCurve, *, load: float, requests: float, late: float, elapsed: float, on_time_at: float | None = None
 ) -> MissCurve:
     """The curve after a tick, where all requests met one load unless said otherwise."""
-    on_time = load if on_time_at is None else on_time_at
-    return curve.update(late_at=load, on_time_at=on_time, requests=requests, late=late, elapsed=elapsed, params=DEFAULT)
+    at = LoadAttribution(load, load if on_time_at is None else on_time_at)
+    return curve.update(at, Misses(requests, late), elapsed=elapsed, params=DEFAULT)
 
 
 def believed(evidence: MissCurve, most_floor: float = 1.0) -> Curve:

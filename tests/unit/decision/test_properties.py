@@ -18,9 +18,10 @@ from servingpool.decision.learn.error_budget import SLOW_LEAST, SLOW_MOST
 from servingpool.decision.learn.forecast import FORECASTS_KEPT as KEPT
 from servingpool.decision.learn.forecast import Outlook, WorkForecast
 from servingpool.decision.learn.memory import Memory
-from servingpool.decision.learn.miss_curve import BINS, ESTIMATED, Curve, MissCurve
+from servingpool.decision.learn.miss_curve import BINS, ESTIMATED, Curve, LoadAttribution, MissCurve
 from servingpool.decision.need import costs
 from servingpool.decision.observation import Observation, Unknown
+from servingpool.decision.observe.latency import Misses
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.pool import Bounds, Pool
 
@@ -48,9 +49,9 @@ def all_finite(value: Any, *, without: Container[str] = ()) -> bool:
         return math.isfinite(value)
     if isinstance(value, np.ndarray):
         return bool(np.isfinite(value).all())
-    if is_dataclass(value):
-        parts = [getattr(value, one.name) for one in fields(value) if one.init and one.name not in without]
-        return all(all_finite(part, without=without) for part in parts)
+    names = [one.name for one in fields(value) if one.init] if is_dataclass(value) else getattr(value, "_fields", ())
+    if names:
+        return all(all_finite(getattr(value, name), without=without) for name in names if name not in without)
     if isinstance(value, Mapping):
         return all(all_finite(part, without=without) for part in value.values())
     return all(all_finite(part, without=without) for part in value) if isinstance(value, tuple) else True
@@ -104,7 +105,7 @@ def check(pool: Pool, sequence: Iterable[tuple[float, Observation]]) -> None:
 def assert_bounded(memory: Memory) -> None:
     assert all_finite(memory, without={*UNKNOWN_AS_NAN, *WITHOUT_AN_END})
     assert not np.isinf(memory.window.rows).any()
-    assert not any(math.isinf(figure) for one in memory.samples.values() for figure in (*one.figures, one.running))
+    assert not any(math.isinf(figure) for one in memory.last.samples.values() for figure in (*one.figures, one.running))
     forecast = memory.profile.forecast
     assert len(pickle.dumps(memory)) < 90_000
     assert len(forecast.pairs) <= KEPT
@@ -137,9 +138,7 @@ def test_any_life_of_a_fleet_keeps_the_promises(life):
 def curves(draw) -> Curve:
     curve = MissCurve()
     for load, late in draw(st.lists(st.tuples(st.floats(0.03, 2.0), st.floats(0, 1)), max_size=40)):
-        curve = curve.update(
-            late_at=load, on_time_at=load, requests=20.0, late=20.0 * late, elapsed=15.0, params=DEFAULT
-        )
+        curve = curve.update(LoadAttribution(load, load), Misses(20.0, 20.0 * late), elapsed=15.0, params=DEFAULT)
     return curve.posterior(expected_knee=0.6, highest_knee=0.8, shape=ESTIMATED, params=DEFAULT)
 
 
@@ -193,9 +192,7 @@ def test_an_outlook_is_a_distribution_of_finite_demands(pairs, mean, initial, le
 def test_the_learned_curve_only_rises_with_load(evidence, expected, share):
     curve = MissCurve()
     for load, late in evidence:
-        curve = curve.update(
-            late_at=load, on_time_at=load, requests=20.0, late=20.0 * late, elapsed=15.0, params=DEFAULT
-        )
+        curve = curve.update(LoadAttribution(load, load), Misses(20.0, 20.0 * late), elapsed=15.0, params=DEFAULT)
     posterior = curve.posterior(expected_knee=expected, highest_knee=1.0, shape=ESTIMATED, params=DEFAULT)
     assert (np.diff(posterior.miss) >= 0).all()
     assert 0.0 <= posterior.miss[0]

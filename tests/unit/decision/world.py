@@ -13,7 +13,7 @@ import numpy as np
 from servingpool.decision.decide import Outcome, decide
 from servingpool.decision.engine import StepTime
 from servingpool.decision.learn.memory import Memory
-from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Replica, ReplicaMetrics, Unknown
+from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics, Unknown
 from servingpool.decision.observe.columns import SUMS, Column
 from servingpool.decision.observe.counters import CounterDelta
 from servingpool.decision.observe.samples import Buckets
@@ -27,26 +27,8 @@ TTFT_BOUNDS, TPOT_BOUNDS = (1.0, 2.5), (0.05, 0.1, 0.15)
 
 def counted(sums: Mapping[Column, float], buckets: Buckets, *, tick: float = 15.0) -> CounterDelta:
     """What one replica counted in a tick of so many seconds, by place; 0 of all other figures."""
-    return CounterDelta(
-        sums=tuple(sums.get(place, 0.0) for place in list(Column)[:SUMS]),
-        covered=tick,
-        engines={},
-        waits=(),
-        queue_excluded=False,
-        standing=(),
-        running=1.0,
-        waiting=0.0,
-        queues=(),
-        gateway=NOT_EXPOSED,
-        gateway_queue=None,
-        client=None,
-        client_unknown=None,
-        coverage=1.0,
-        samples={},
-        buckets=buckets,
-        interval=tick,
-        missing=None,
-    )
+    figures = tuple(sums.get(place, 0.0) for place in list(Column)[:SUMS])
+    return CounterDelta(figures, tick, running=1.0, coverage=1.0, buckets=buckets, interval=tick)
 
 
 @dataclass

@@ -58,8 +58,7 @@ def test_a_metered_pool_says_whose_figures_it_is_scaled_by_and_where_its_slo_is_
     pool.step(minutes=20)
     assert pool.world.condition("MetricsAvailable") == ("True", "MeteredAtGateway")
     assert pool.world.message("MetricsAvailable") == (
-        "The engine exports no metrics, so the gateway's are used: "
-        "each of the 2 replicas is taken to carry an equal share."
+        "The engine exports no metrics: each of 2 replicas is taken to carry an equal share of the gateway's."
     )
     assert "Time to first token is measured at the gateway." in pool.world.message("SLOMet")
     assert pool.world.status()["throughput"]["generationTokensPerSecond"] == pool.rate * TOKENS

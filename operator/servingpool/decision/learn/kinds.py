@@ -35,13 +35,8 @@ class ColdStart:
 
     def update(self, ready: tuple[Replica, ...], starting: tuple[Replica, ...]) -> ColdStart:
         """Note the load time of each replica that was seen to load and is Ready now."""
-        times = tuple(
-            replica.load_time
-            for replica in ready
-            if replica.name in self.loading
-            and replica.load_time is not None
-            and 0.0 < replica.load_time <= LONGEST_COLD_START
-        )
+        loads = (replica.load_time for replica in ready if replica.name in self.loading)
+        times = tuple(one for one in loads if one is not None and 0.0 < one <= LONGEST_COLD_START)
         loading = tuple(replica.name for replica in starting[:MOST_STARTING] if replica.ready_for is None)
         if not times and loading == self.loading:
             return self
@@ -162,14 +157,7 @@ def updated(
         kind, engine = kind_of(kinds, target.name), engines.get(target.name, NO_ENGINE)
         seen = engine.steps or engine.prefills
         fit = kind.fit.update(seen, elapsed=elapsed, params=params, prefills=pool.prefills)
-        saturation = kind.saturation.update(
-            engine.full,
-            busiest=engine.busiest,
-            running=engine.most_running,
-            limit=target.batch_limit,
-            elapsed=elapsed,
-            params=params,
-        )
+        saturation = kind.saturation.update(engine, limit=target.batch_limit, elapsed=elapsed, params=params)
         cold_start = kind.cold_start.update(
             tuple(one for one in ready if one.target == target.name),
             tuple(one for one in starting if one.target == target.name),

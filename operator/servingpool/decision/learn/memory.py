@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
-from servingpool.decision.engine import Rates, StepTime
-from servingpool.decision.increase import Counts
+from servingpool.decision.engine import NO_DEMAND, Rates, StepTime
 from servingpool.decision.learn.error_budget import Calibration, ErrorBudget
 from servingpool.decision.learn.forecast import Forecast, WorkForecast
 from servingpool.decision.learn.kinds import ColdStart, Kind, Kinds, Shortage, kind_of
@@ -15,13 +13,14 @@ from servingpool.decision.learn.miss_curve import Curve, MissCurve
 from servingpool.decision.learn.queue_in_ttft import QueueInTtft
 from servingpool.decision.observation import Observation, Reading, Replica, Unknown
 from servingpool.decision.observe.columns import Column
+from servingpool.decision.observe.counters import NOTHING_COUNTED, CounterDelta
 from servingpool.decision.observe.gauges import GatewayGauge
 from servingpool.decision.observe.latency import Tail
-from servingpool.decision.observe.queueing import Look, Queue
-from servingpool.decision.observe.samples import Sample, Standing
+from servingpool.decision.observe.queueing import Look
 from servingpool.decision.observe.window import Demand, SampleWindow
 from servingpool.decision.params import DAY, DEFAULT, HOUR, REMEMBERED
 from servingpool.decision.pool import Pool
+from servingpool.decision.trial import Trial
 from servingpool.decision.zero import NEVER_ZERO, Busy, GatewayDemand, Vanished
 
 BIN = DEFAULT.recent_window
@@ -106,28 +105,16 @@ class Memory:
     covered_at: float | None = None
     """Unix time in seconds of the last observation that told how much traffic came, even none."""
     window: SampleWindow = field(default_factory=SampleWindow)
-    samples: Mapping[str, Sample] = field(default_factory=dict)
-    """Last sample of each replica."""
-    queues: tuple[float, ...] = ()
-    """Requests in each engine's queue at the last observation; empty where they are not known."""
+    last: CounterDelta = NOTHING_COUNTED
+    """The increases up to the last observation, and what it showed."""
     looks: tuple[Look, ...] = ()
     """Looks at the queues, while the need is not known."""
-    standing: tuple[Standing, ...] = ()
-    """Ready replicas that hung at the last observation."""
-    gateway_queue: Queue | None = None
-    """The gateway's queue; None where there is no gateway."""
     gateway_gauge: GatewayGauge | None = None
     """The gateway's queue gauge, believed or not; None where there is no gateway."""
-    client: Counts | None = None
-    """The client's TTFT as counted by the gateway; None where the SLO is not judged there."""
-    client_unknown: str | None = None
-    """Why the client's TTFT was not known at the last observation, where the SLO is judged by it."""
     ttft_inferred: bool = False
     """`Observation.ttft_inferred` at the last observation."""
     demand: GatewayDemand | None = None
     """Demand at the gateway; None where the pool never goes to zero."""
-    missing: str | None = None
-    """A series that some sample lacked at the last observation."""
     damaged: str | None = None
     """Why samples, or their gauges, were left out at the last observation, with the replicas' names."""
     queue_unknown: str | None = None
@@ -136,8 +123,6 @@ class Memory:
     """Seconds between scrapes, as seen."""
     lag: float = DAY
     """Seconds from the newest sample to the decision, the least of late: by how much the clocks differ, about."""
-    coverage: float = 0.0
-    """Share of ready replicas read at the last observation."""
     ttft_tail: Tail = field(default_factory=Tail)
     tpot_tail: Tail = field(default_factory=Tail)
     score: tuple[Scored, ...] = ()
@@ -151,6 +136,10 @@ class Memory:
     """Unix time in seconds up to which the penalty is kept."""
     shortages: tuple[Shortage, ...] = ()
     """Shortage of each target."""
+    most_served: Rates = NO_DEMAND
+    """Highest rates of what was served, fading within two hours."""
+    trial: Trial | None = None
+    """What may be ordered beyond counted work; None before the first need."""
     predicted_by: Curve | None = field(default=None, compare=False, repr=False)
     """The miss curve of the last decision. It follows from all the rest."""
 
@@ -200,7 +189,7 @@ class Memory:
 
     def absent(self, observation: Observation) -> list[Replica]:
         """The replicas that served and are not Ready now: they crashed, or their node is away."""
-        return [one for one in observation.starting if one.name in self.samples]
+        return [one for one in observation.starting if one.name in self.last.samples]
 
     def idle_for(self, now: float) -> Reading:
         """Seconds since the last request, at the gateway or the engines, of a pool that may go to zero."""

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from servingpool.decision.engine import Rates, StepTime
 from servingpool.decision.observe.columns import DEMAND, OFFERED, Column
+from servingpool.decision.observe.latency import Misses
 from servingpool.decision.observe.window import KEPT_SECONDS, NOTHING, Demand, SampleWindow, Slice
 from servingpool.decision.params import MINUTE, Params
 from servingpool.decision.pool import Pool
@@ -150,23 +151,17 @@ class MissCurve:
     requests: tuple[float, ...] = (0.0,) * len(BINS)
     late: tuple[float, ...] = (0.0,) * len(BINS)
 
-    def update(
-        self, *, late_at: float, on_time_at: float, requests: float, late: float, elapsed: float, params: Params
-    ) -> MissCurve:
-        """Add a tick: `late` of `requests` missed at the load `late_at`, the others met `on_time_at`.
-
-        `elapsed` seconds of forgetting are applied first.
-        """
-        kept = self._faded(math.exp(-elapsed / params.evidence_memory))
+    def update(self, at: LoadAttribution, misses: Misses, *, elapsed: float, params: Params) -> MissCurve:
+        """Add a tick's requests, at the loads that they met. `elapsed` seconds of forgetting are applied first."""
+        kept, requests = self._faded(math.exp(-elapsed / params.evidence_memory)), misses.requests
         if requests <= 0.0:
             return kept
         counted, missed = list(kept.requests), list(kept.late)
-        weight = min(1.0, params.tick_weight / requests)
-        late = min(late, requests)
-        index = _bin(late_at)
+        weight, late = min(1.0, params.tick_weight / requests), min(misses.late, requests)
+        index = _bin(at.late)
         counted[index] += late * weight
         missed[index] += late * weight
-        counted[_bin(on_time_at)] += (requests - late) * weight
+        counted[_bin(at.on_time)] += (requests - late) * weight
         return MissCurve(tuple(counted), tuple(missed))
 
     def doubted(self, elapsed: float) -> MissCurve:

@@ -31,11 +31,11 @@ from servingpool.decision.engine import (
     MOST_BATCH,
     SHORT_ANSWER,
     STILL_SHORT,
-    Full,
     Steps,
     StepTime,
 )
 from servingpool.decision.observe.columns import Column
+from servingpool.decision.observe.counters import EngineDelta
 from servingpool.decision.observe.window import SampleWindow
 from servingpool.decision.params import Params
 
@@ -227,22 +227,12 @@ class Saturation:
         """Whether it is known how many decode in a full batch."""
         return math.isfinite(self.batch)
 
-    def update(
-        self,
-        seen: Sequence[Full],
-        *,
-        busiest: float,
-        running: float,
-        elapsed: float,
-        params: Params,
-        limit: float = math.inf,
-    ) -> Saturation:
+    def update(self, seen: EngineDelta, *, elapsed: float, params: Params, limit: float = math.inf) -> Saturation:
         """Add the replicas for which requests waited in these `elapsed` seconds.
 
-        `busiest`: requests that decoded in the fullest replica of all; `running`: requests in its batch;
         `limit`: the most that the engine's arguments admit.
         """
-        full = [one for one in seen if not one.room]
+        full = [one for one in seen.full if not one.room]
         forget = math.exp(-elapsed / params.evidence_memory)
         # An hour of full replicas must not outweigh today's.
         keep = forget * (min(1.0, params.mean_window / (self.seconds * forget)) if self.seconds > 0.0 else 1.0)
@@ -251,9 +241,9 @@ class Saturation:
         if self.known and new_seconds >= LEAST_SECONDS and 0.0 < ANOTHER * new_decoding / new_seconds < self.batch:
             keep = 0.0  # another engine, or other requests
         seconds = self.seconds * keep + new_seconds
-        most_running = max(running, self.most_running * forget)
+        most_running = max(seen.most_running, self.most_running * forget)
         # A replica that decodes more shows that the batch was not full; more than ever ran is a damaged sample.
-        decoding = max(self.decoding * keep + new_decoding, min(busiest, most_running) * seconds)
+        decoding = max(self.decoding * keep + new_decoding, min(seen.busiest, most_running) * seconds)
         batch = self.batch
         if seconds >= LEAST_SECONDS and decoding > 0.0:
             mean = min(MOST_BATCH, max(LEAST_BATCH, decoding / seconds))

@@ -28,13 +28,13 @@ from servingpool.decision.learn.miss_curve import (
 from servingpool.decision.learn.step_time import NEARLY_FULL, short_answers
 from servingpool.decision.observation import Histogram, Observation, ReplicaMetrics, Unknown
 from servingpool.decision.observe.columns import WORK, Column
-from servingpool.decision.observe.counters import CounterDelta, Last, diff_counters
+from servingpool.decision.observe.counters import CounterDelta, diff_counters
 from servingpool.decision.observe.gauges import with_believed_queue
 from servingpool.decision.observe.latency import Misses, Tail
 from servingpool.decision.observe.lateness import Lateness
-from servingpool.decision.observe.queueing import Look, looked
+from servingpool.decision.observe.queueing import looked
 from servingpool.decision.observe.window import NOTHING, Demand, Slice, rate_window, usual
-from servingpool.decision.params import LONGEST_GAP, MINUTE
+from servingpool.decision.params import LONGEST_GAP, MINUTE, REMEMBERED
 from servingpool.decision.pool import Pool
 from servingpool.decision.words import clock
 
@@ -73,11 +73,12 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     delta = diff_counters(
         observation,
         pool,
-        Last(memory.samples, memory.gateway_queue, memory.client),
+        memory.last,
         usual(
             memory.window,
             lambda: memory.step_time(pool) if memory.profile.engine.fit.known else None,
-            _full_from(memory.profile),
+            # Running requests from which on a replica may be full, by target.
+            {one.target: NEARLY_FULL * one.saturation.most_running for one in memory.profile.kinds},
             short=answers.short,
             queue_excluded=memory.profile.queue_in_ttft.excluded,
         ),
@@ -88,21 +89,12 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     step, demand = _known(memory, pool)
     unknown = step is None or demand is None or delta.coverage == 0.0
     if unknown or memory.looks:
-        memory = replace(memory, looks=_looks(tick, memory) if unknown else ())
+        standing = {one.replica for one in memory.last.standing}
+        looks = looked(memory.looks, observation, standing, pool.slo.queue_bound) if unknown else ()
+        memory = replace(memory, looks=looks)
     if step is not None and demand is not None and delta.covered > 0.0:
         memory = _learn_from_demand(tick, memory, step, demand, before=before)
     return UpdateResult.of(memory, step, demand, pool)
-
-
-def _looks(tick: _Tick, memory: Memory) -> tuple[Look, ...]:
-    """At the queues, with this one."""
-    observation, pool = tick.observation, tick.pool
-    return looked(memory.looks, observation, {one.replica for one in memory.standing}, pool.slo.queue_bound)
-
-
-def _full_from(profile: Profile) -> dict[str, float]:
-    """Running requests from which on a replica may be full, by target."""
-    return {kind.target: NEARLY_FULL * kind.saturation.most_running for kind in profile.kinds}
 
 
 def _known(memory: Memory, pool: Pool) -> tuple[StepTime | None, Demand | None]:
@@ -155,16 +147,9 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
         memory,
         profile=profile,
         window=memory.window.add(now=now, span=span, ready=_ready(observation, span), delta=delta),
-        samples=delta.samples,
-        queues=delta.queues,
-        standing=delta.standing,
+        last=delta,
         ttft_inferred=tick.observation.ttft_inferred,
-        gateway_queue=delta.gateway_queue,
-        client=delta.client,
-        client_unknown=delta.client_unknown,
         interval=max(interval, 1.0),
-        coverage=delta.coverage,
-        missing=delta.missing,
         damaged="; ".join(f"{name}: {why}" for name, why in delta.damaged.items()) or _unread(observation),
         queue_unknown=delta.waiting.reason if isinstance(delta.waiting, Unknown) else None,
         covered_at=now if seen else memory.covered_at,
@@ -206,7 +191,7 @@ def _with_engines(tick: _Tick, delta: CounterDelta, memory: Memory) -> Profile:
     profile, pool, params = memory.profile, tick.pool, tick.pool.params
     (prompt, steps), tokens = memory.window.lengths(memory.interval, params), memory.window.tokens_a_step(params)
     # A replica with a sample has served: not to be Ready for a moment is no start.
-    starting = [one for one in tick.observation.starting if one.name not in memory.samples]
+    starting = [one for one in tick.observation.starting if one.name not in memory.last.samples]
     kinds = updated(profile.kinds, delta.engines, tick.observation.ready, starting, pool, tick.elapsed)
     kinds = with_speeds(kinds, profile.reference, pool, tokens=tokens, prompt=prompt, steps=steps)
     return replace(profile, kinds=kinds)
@@ -294,6 +279,8 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     late = judge.missed(last)
     window = memory.window.noted(late, demand=demand.rates, offered=offered(pool, demand))
     memory = replace(memory, window=window)
+    fade = math.exp(-tick.elapsed / REMEMBERED)
+    served = (window.served(demand, memory.interval, pool.params), Rates(*(fade * one for one in memory.most_served)))
     past_loads = memory.past_loads.update(now, Rates(*map(window.per_replica, demand.rates)), step)
     by_engines = pool.slo.time_to_first_token is not None and not pool.slo.at_gateway
     if excluded and not before.profile.queue_in_ttft.excluded and by_engines:
@@ -310,31 +297,19 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
         attribution = attribute_load(pool, step, demand, window, partial(past_loads.highest, step=step))
         carried = _carried(in_all, attribution) if memory.profile.engine.saturation.known else in_all
         calibration = _calibration(tick, memory, demand, carried, usual, before=before)
-        curve = curve.update(
-            late_at=attribution.late,
-            on_time_at=attribution.on_time,
-            requests=carried.requests,
-            late=carried.late,
-            elapsed=tick.elapsed,
-            params=pool.params,
-        )
+        curve = curve.update(attribution, carried, elapsed=tick.elapsed, params=pool.params)
     forecast, budget = _forecast(tick, memory, demand), _budget(tick, memory, carried, in_all, usual)
     busy = memory.profile.busy
     if last.total(Column.BEGUN) > 0.0:
-        busy = busy.update(
-            rates=demand.rates,
-            prompt=demand.prompt,
-            steps=demand.steps,
-            tokens=step.tokens,
-            elapsed=tick.elapsed,
-            params=pool.params,
-        )
+        seen = zero.Busy(demand.rates, demand.prompt, demand.steps, step.tokens)
+        busy = busy.update(seen, tick.elapsed, pool.params)
     return replace(
         memory,
         profile=replace(
             memory.profile, curve=curve, calibration=calibration, forecast=forecast, budget=budget, busy=busy
         ),
         past_loads=past_loads,
+        most_served=max(served, key=lambda rates: step.work(*rates)),
         # While no request comes only calm moments leave the past, and what is left would ask for ever more.
         penalty=memory.penalty if now < memory.penalty_until or memory.window.silent(pool.params) else None,
         score=_score(memory, late, now),

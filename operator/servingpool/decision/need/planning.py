@@ -26,9 +26,6 @@ from servingpool.decision.pool import Pool
 from servingpool.decision.words import clock, span
 from servingpool.decision.zero import GatewayDemand
 
-PENALTY_SHARE = 1.0 / 60.0
-"""Share of the remembered time for which about a penalty is kept: to find a penalty takes longer than two decisions."""
-
 
 def plan(
     observation: Observation,
@@ -48,7 +45,7 @@ def plan(
         return observation.metrics
     if not observation.ready and observation.requested > 0:
         return Unknown("no replica is ready")
-    if memory.coverage == 0.0:
+    if memory.last.coverage == 0.0:
         return _unread(memory)
     if update.step is None or update.forecast is None:
         return Unknown("no request was decoded yet, so the engine's speed is not known")
@@ -59,7 +56,7 @@ def plan(
     # What waits for metered engines is told by the requests in flight, and orders no replica by itself.
     queue = NOT_EXPOSED if observation.metered else observation.gateway.queue
     queued = backlog(
-        memory.queues,
+        memory.last.queues,
         believed_queue(queue, memory.gateway_gauge, params.stands_still),
         work=update.demand.work_per_request,
         horizon=memory.horizon(pool),
@@ -114,7 +111,8 @@ def _unread(memory: Memory) -> Unknown:
     """Why no sample of a ready replica could be used."""
     if memory.damaged is not None:
         return Unknown(f"the last scrape is left out: {memory.damaged}")
-    return Unknown(f"samples lack {memory.missing}" if memory.missing else "no ready replica has a fresh sample")
+    lacks = memory.last.missing
+    return Unknown(f"samples lack {lacks}" if lacks else "no ready replica has a fresh sample")
 
 
 class Terms(NamedTuple):
@@ -163,9 +161,10 @@ def remembered(update: UpdateResult, pool: Pool, plan: Plan | Unknown, now: floa
     recommendations = tuple(entry for entry in memory.recommendations if begin < entry[0] < now)
     if isinstance(plan, Unknown) or update.forecast is None:
         return replace(memory, recommendations=recommendations, penalty=None, predicted_by=None)
+    most = math.inf if memory.trial is None or memory.trial.failed is None else memory.trial.most  # no more is kept
     return replace(
         memory,
-        recommendations=(*recommendations, (now, plan.recommended)),
+        recommendations=(*recommendations, (now, min(plan.recommended, most))),
         penalty=plan.penalty,
         penalty_until=now + _penalty_lasts(update.forecast) if memory.penalty is None else memory.penalty_until,
         predicted_by=plan.curve,
@@ -173,12 +172,12 @@ def remembered(update: UpdateResult, pool: Pool, plan: Plan | Unknown, now: floa
 
 
 def _penalty_lasts(forecast: WorkForecast) -> float:
-    """Seconds for which a penalty is kept.
+    """Seconds for which a penalty is kept: to find one takes longer than two decisions.
 
     Pools that were first seen together would look for theirs in the same tick for ever, so it is drawn for each, from
     digits of a figure that no two pools have alike.
     """
-    return (0.75 + 0.5 * (1e6 * forecast.mean % 1.0)) * PENALTY_SHARE * min(REMEMBERED, forecast.seen)
+    return (0.75 + 0.5 * (1e6 * forecast.mean % 1.0)) * min(REMEMBERED, forecast.seen) / 60.0
 
 
 def at_zero(observation: Observation, pool: Pool, memory: Memory, now: float, frontier: Frontier) -> AtZero | None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -53,6 +52,7 @@ from servingpool.decision.observe.plausible import (
 from servingpool.decision.observe.queueing import Queue, queue
 from servingpool.decision.observe.samples import (
     COUNTERS,
+    NO_BUCKETS,
     NO_SAMPLE,
     OPTIONAL,
     PROGRESS,
@@ -70,8 +70,6 @@ from servingpool.decision.pool import Pool, Slo
 
 RATE_SCRAPES = 2.0
 """Scrape intervals of a rate window at least: a rate over one pair of scrapes swings with their phase."""
-PREFILL_BESIDE_QUEUE = 2.0
-"""TTFT from admission of requests that queued, over the mean. At 1 status was 3 to 7 points high."""
 LEAST_TOKENS = 50.0
 """Decoded in an interval, below which their mean ITL is noise."""
 
@@ -98,56 +96,46 @@ class EngineDelta(NamedTuple):
 class CounterDelta(NamedTuple):
     """Increases of one interval, over the replicas that could be read twice."""
 
-    sums: tuple[float, ...]
+    sums: tuple[float, ...] = ()
     """Increase of each figure over the replicas, by `Column`."""
-    covered: float
+    covered: float = 0.0
     """Replica-seconds that `sums` cover, in replicas of the reference target."""
-    engines: Mapping[str, EngineDelta]
+    engines: Mapping[str, EngineDelta] = {}
     """Work of the engines, by target."""
-    waits: tuple[Wait, ...]
+    waits: tuple[Wait, ...] = ()
     """Waits at each replica that began to serve requests, shows its queue, and counts TTFT at the first token."""
-    queue_excluded: bool
+    queue_excluded: bool = False
     """Whether the TTFT histogram of some replica is known not to show the queue."""
-    standing: tuple[Standing, ...]
+    standing: tuple[Standing, ...] = ()
     """Ready replicas that hang."""
-    running: Reading
+    running: Reading = 0.0
     """Requests in running batches, scaled to all ready replicas."""
-    waiting: Reading
+    waiting: Reading = 0.0
     """Requests queued in engines and at the gateway."""
-    queues: tuple[float, ...]
+    queues: tuple[float, ...] = ()
     """Requests in each ready replica's queue; empty where they are not known."""
-    gateway: Reading
+    gateway: Reading = NOT_EXPOSED
     """Requests queued at the gateway."""
-    gateway_queue: Queue | None
+    gateway_queue: Queue | None = None
     """The gateway's queue; None where there is no gateway."""
-    client: Counts | None
+    client: Counts | None = None
     """The client's TTFT as the gateway counted it; None where the SLO is not judged there or nothing was told yet."""
-    client_unknown: str | None
+    client_unknown: str | None = None
     """Why the client's TTFT is not known, where the SLO is judged by it."""
-    coverage: float
+    coverage: float = 0.0
     """Share of the ready replicas whose sample was whole and was not left out, 0 to 1; 0 where none is ready."""
-    samples: Mapping[str, Sample]
+    samples: Mapping[str, Sample] = {}
     """Samples by replica, to compare the next samples with."""
-    buckets: Buckets
-    interval: float | None
+    buckets: Buckets = NO_BUCKETS
+    interval: float | None = None
     """Seconds between two scrapes of a replica; None where no replica was scraped again."""
-    missing: str | None
+    missing: str | None = None
     """Name of a series that a sample lacks; None where no series is missing."""
-    damaged: Mapping[str, str] = MappingProxyType({})
+    damaged: Mapping[str, str] = {}
     """Why a sample is left out, or a gauge of it, by replica."""
 
 
-class Last(NamedTuple):
-    """What the observation before told, to compare this one with."""
-
-    samples: Mapping[str, Sample] = MappingProxyType({})
-    """By replica. The first sample of a replica is where its counting begins."""
-    gateway: Queue | None = None
-    client: Counts | None = None
-    """The client's TTFT, as the gateway had counted it."""
-
-
-NOTHING_LAST = Last()
+NOTHING_COUNTED = CounterDelta()
 
 
 class _Table(NamedTuple):
@@ -191,7 +179,7 @@ class _Intervals(NamedTuple):
 
 
 def diff_counters(
-    observation: Observation, pool: Pool, last: Last = NOTHING_LAST, known: Usual = NOTHING_USUAL
+    observation: Observation, pool: Pool, last: CounterDelta = NOTHING_COUNTED, known: Usual = NOTHING_USUAL
 ) -> CounterDelta:
     """The increases since the `last` observation. `known`: usual figures, by which an outlier is recognised."""
     slo = pool.slo
@@ -199,7 +187,7 @@ def diff_counters(
     table = _table(observation, pool, ready, last.samples, known)
     found, samples, damaged, left_out = _compared(table, ready, known)
     first = Column.TTFT_COUNT
-    sums, grown = found.increase.sum(axis=0), _growth(found, LONGEST_GAP)
+    sums, grown = found.increase.sum(axis=0), _growth(found)
     # A replica whose scrape was lost, or that is not Ready for a moment, is compared with its last sample.
     alive = ready.keys() | {replica.name for replica in observation.starting}
     samples = {name: one for name, one in last.samples.items() if name in alive} | samples
@@ -209,13 +197,13 @@ def diff_counters(
     moving = np.array([one.replica not in hung for one in table.metrics], bool)
     running, waiting = (table.gauges * moving[:, None]).T
     targets = np.array([ready[one.replica].target for one in table.metrics], object)
-    queues = _queues(table.metrics, waiting, observation.ready, last.samples, LONGEST_GAP)
+    queues = _queues(table.metrics, waiting, observation.ready, last.samples)
     scraped_at = max((one.scraped_at for one in table.metrics), default=None)
     passed = float(sums[Column.BEGUN]) + grown
-    gateway = _gateway_after(observation.gateway.queue, last.gateway, passed, scraped_at)
-    waits = _waits(found, (last.gateway, gateway), slo.time_to_first_token)
-    client, first_tokens = _client_ttft(last.client, observation.gateway, slo, LONGEST_GAP)
-    late = _late_by_queue(found.increase, waits, slo.time_to_first_token, PREFILL_BESIDE_QUEUE)
+    gateway = _gateway_after(observation.gateway.queue, last.gateway_queue, passed, scraped_at)
+    waits = _waits(found, (last.gateway_queue, gateway), slo.time_to_first_token)
+    client, first_tokens = _client_ttft(last.client, observation.gateway, slo)
+    late = _late_by_queue(found.increase, waits, slo.time_to_first_token)
     return CounterDelta(
         sums=(*sums.tolist(), grown, *late, *first_tokens),
         covered=float(found.seconds @ np.array([one.weight for one in found.replicas])),
@@ -388,16 +376,15 @@ def _waits(found: _Intervals, gateways: tuple[Queue | None, Queue | None], bound
     return _Waits(begin, end, tuple(map(Wait._make, told)))
 
 
-def _late_by_queue(
-    increase: Floats, waits: _Waits, bound: float | None, prefill_beside_queue: float
-) -> tuple[float, float]:
+def _late_by_queue(increase: Floats, waits: _Waits, bound: float | None) -> tuple[float, float]:
     """WAITED and LATE_BY_QUEUE of the requests that the replicas began to serve.
 
     Half of them waited as long as the next one had at the begin, half as at the end: where a queue comes and goes
     between two observations, that is right on average, and a line between the two would count each peak twice.
     """
     begun, spent, first = increase[:, [Column.BEGUN, Column.TTFT_SUM, Column.TTFT_COUNT]].T
-    ttft, both = prefill_beside_queue * spent / np.maximum(first, 1.0), waits.begin + waits.end
+    # TTFT from admission of requests that queued is twice the mean; at the mean status was 3 to 7 points high.
+    ttft, both = 2.0 * spent / np.maximum(first, 1.0), waits.begin + waits.end
     late = 0.0
     if bound is not None:
         ends = (waits.begin + ttft > bound).astype(float) + (waits.end + ttft > bound)
@@ -405,7 +392,7 @@ def _late_by_queue(
     return float(0.5 * begun @ both), late
 
 
-def _growth(found: _Intervals, longest_gap: float) -> float:
+def _growth(found: _Intervals) -> float:
     """Requests by which the engines' queues have grown from one sample to the next.
 
     Where one was not shown for a while, only as much as a rate is taken over: the growth of three minutes, taken for
@@ -418,7 +405,7 @@ def _growth(found: _Intervals, longest_gap: float) -> float:
             continue
         if restarted:
             grown += now.requests
-        elif before is not None and 0.0 < (gap := now.at - before.at) <= longest_gap:
+        elif before is not None and 0.0 < (gap := now.at - before.at) <= LONGEST_GAP:
             more = now.requests - before.requests
             grown += more if gap <= RATE_SCRAPES * seconds else more * RATE_SCRAPES * seconds / gap
     return grown
@@ -510,11 +497,7 @@ def _gauge(readings: list[Reading], figures: Floats, ready: int) -> Reading:
 
 
 def _queues(
-    serving: Sequence[ReplicaMetrics],
-    waiting: Floats,
-    ready: Sequence[Replica],
-    previous: Mapping[str, Sample],
-    longest_gap: float,
+    serving: Sequence[ReplicaMetrics], waiting: Floats, ready: Sequence[Replica], previous: Mapping[str, Sample]
 ) -> tuple[float, ...] | Unknown:
     """Requests in each engine's queue; Unknown where an engine lacks the gauge that others expose.
 
@@ -532,9 +515,9 @@ def _queues(
     def unseen(replica: Replica) -> float:
         last = previous.get(replica.name, NO_SAMPLE)
         began = -math.inf if replica.ready_for is None else now - replica.ready_for
-        if now - began <= longest_gap and began > last.at:
+        if now - began <= LONGEST_GAP and began > last.at:
             return 0.0
-        return last.queue.requests if last.queue is not None and now - last.queue.at <= longest_gap else mean
+        return last.queue.requests if last.queue is not None and now - last.queue.at <= LONGEST_GAP else mean
 
     return (*waiting.tolist(), *(unseen(one) for one in ready if one.name not in shown))
 
@@ -560,9 +543,7 @@ def _gateway_after(requests: Reading, before: Queue | None, passed: float, at: f
     return queue(before, at=at, requests=requests, left=left + max(0.0, passed))
 
 
-def _client_ttft(
-    before: Counts | None, gateway: GatewayMetrics, slo: Slo, longest_gap: float
-) -> tuple[Counts | None, Sequence[float]]:
+def _client_ttft(before: Counts | None, gateway: GatewayMetrics, slo: Slo) -> tuple[Counts | None, Sequence[float]]:
     """The client's TTFT as counted so far; what came since, in all and up to both ends of the bucket with the bound."""
     ttft, at, nothing = gateway.time_to_first_token, gateway.scraped_at, (0.0, 0.0, 0.0)
     if not slo.at_gateway:
@@ -571,7 +552,7 @@ def _client_ttft(
         return before, nothing
     counts, bucket = ttft.around(slo.time_to_first_token)
     latest, rise = follow(before, Counts(at, counts, bucket))
-    return latest, nothing if rise is None or rise.seconds > longest_gap else rise.figures
+    return latest, nothing if rise is None or rise.seconds > LONGEST_GAP else rise.figures
 
 
 def _client_unknown(gateway: GatewayMetrics, slo: Slo) -> str | None:

@@ -9,7 +9,7 @@ Where the SLO is measured at the gateway, its histogram of the client's TTFT cou
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 from servingpool.decision.observation import Bucket, Observation
 from servingpool.decision.observe.columns import Column
+from servingpool.decision.observe.counters import CounterDelta
 from servingpool.decision.observe.latency import LEAST_REQUESTS, LatencyCount, Misses, late_share_by_mean
 from servingpool.decision.observe.queueing import Queue, overdue
-from servingpool.decision.observe.samples import Sample
 from servingpool.decision.observe.window import KEPT_SECONDS, SampleWindow, Slice
-from servingpool.decision.params import MINUTE
+from servingpool.decision.params import LONGEST_GAP, MINUTE
 from servingpool.decision.pool import Pool
 
 BY_TOKEN = 2.0
@@ -124,20 +124,15 @@ class Queues(NamedTuple):
     gateway: Queue | None
 
     @classmethod
-    def recent(
-        cls,
-        observation: Observation,
-        samples: Mapping[str, Sample],
-        gateway: Queue | None,
-        since: float,
-        standing: Container[str] = (),
-    ) -> Queues:
-        """Queues shown after `since`, Unix time in seconds; also of a replica that fails its probe because it is full.
+    def recent(cls, observation: Observation, last: CounterDelta, standing: Container[str], now: float) -> Queues:
+        """Queues shown in the last minutes; also of a replica that fails its probe because it is full.
 
-        One that is `standing` still has none that is believed.
+        One that is `standing` still has none that is believed. By the clock of the samples: Prometheus's may differ
+        from ours.
         """
-        replicas = (*observation.ready, *observation.starting)
-        found = (samples.get(replica.name) for replica in replicas if replica.name not in standing)
+        since = max((one.at for one in last.samples.values()), default=now) - LONGEST_GAP
+        replicas, gateway = (*observation.ready, *observation.starting), last.gateway_queue
+        found = (last.samples.get(replica.name) for replica in replicas if replica.name not in standing)
         queues = [one.queue for one in found if one is not None and one.queue is not None and one.queue.at >= since]
         return cls(tuple(queues), gateway if gateway is not None and gateway.at >= since else None)
 

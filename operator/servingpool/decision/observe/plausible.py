@@ -63,7 +63,7 @@ class Usual:
     """First tokens; 0 where too few came to tell the usual."""
     covered: float = 0.0
     """Replica-seconds."""
-    most_running: Callable[[], float] = lambda: math.inf
+    most_running: float = math.inf
     """Most requests that were seen in all running batches."""
     step: Callable[[], StepTime | None] = lambda: None
     """Gives the learned step time; None while it is not known."""
@@ -163,7 +163,7 @@ def _beyond_others(increase: Sequence[float], now: Sample, before: Sample, known
         figure = told[-1][1]
         if figure != Column.PROMPTS or increase[Column.PROMPTS] > LONGEST_PROMPT:
             return figure
-    began = increase[Column.TTFT_COUNT] + max(before.held, known.most_running())
+    began = increase[Column.TTFT_COUNT] + max(before.held, known.most_running)
     if increase[Column.TPOT_COUNT] > (began + SLACK) * max(1.0, known.each[Column.TPOT_COUNT]):  # who ends has begun
         return Column.TPOT_COUNT
     # Of what begins or ends as many more as are in the engine.

@@ -125,14 +125,7 @@ def with_empty_series(metrics: ReplicaMetrics, *, used: bool = False) -> Replica
     """
     ttft, between, mean = metrics.time_to_first_token, metrics.inter_token_latency, metrics.time_per_output_token
     generated, prompts = metrics.generation_tokens, metrics.prompt_tokens
-    # One by one: every replica comes by here, and `in` compares by value.
-    if (
-        ttft is not NOT_EXPOSED
-        and between is not NOT_EXPOSED
-        and mean is not NOT_EXPOSED
-        and generated is not NOT_EXPOSED
-        and prompts is not NOT_EXPOSED
-    ):
+    if all(one is not NOT_EXPOSED for one in (ttft, between, mean, generated, prompts)):  # `in` compares by value
         return metrics
     if ttft is NOT_EXPOSED and not used and _idle(metrics):
         ttft = EMPTY

@@ -80,14 +80,6 @@ class SampleWindow:
     _slices: dict[float, Slice] = field(default_factory=dict, init=False, repr=False)
     """By their seconds: a decision asks for the same few ten times."""
 
-    def __eq__(self, other: object) -> bool:
-        """As of any value; what is not known equals what is not known."""
-        if not isinstance(other, SampleWindow):
-            return NotImplemented
-        return self.buckets == other.buckets and np.array_equal(self.rows, other.rows, equal_nan=True)
-
-    __hash__ = None  # type: ignore[assignment]  # as of any value that holds an array
-
     def __reduce__(self) -> tuple[type[Self], tuple[Array, Buckets]]:
         """Without the slices."""
         return type(self), (self.rows, self.buckets)
@@ -171,6 +163,11 @@ class SampleWindow:
             work_per_request=step.work(prompt, steps),
             queued=0.0 if np.isnan(waiting) else float(waiting),
         )
+
+    def served(self, demand: Demand, interval: float, params: Params) -> Rates:
+        """Rates of the requests that engines counted, whatever waits."""
+        window = self.last(rate_window(interval, params))
+        return demand.rates_of(sum(window.rate(figure) or 0.0 for figure in (Column.BEGUN, Column.REJECTED)))
 
     @property
     def arriving(self) -> float:
@@ -315,17 +312,13 @@ def usual(
 ) -> Usual:
     """The usual figures, those of the last twenty minutes; the others as learned. See `Usual`."""
     kept = window.last(KEPT_SECONDS)
-
-    def most_running() -> float:
-        most = kept.highest(Column.RUNNING)
-        return math.inf if most is None else most
-
+    most_running = kept.highest(Column.RUNNING)
     requests = kept.total(Column.TTFT_COUNT) if kept.covered > 0.0 else 0.0
     return Usual(
         kept.totals,
         requests if requests >= LEAST_USUAL else 0.0,
         kept.covered,
-        most_running,
+        math.inf if most_running is None else most_running,
         step,
         full_from,
         short,

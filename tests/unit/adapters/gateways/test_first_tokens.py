@@ -159,7 +159,7 @@ def test_a_sample_that_the_core_leaves_out_loses_no_request_that_began() -> None
         memory = decide(observation, pool, memory, now).memory
         left_out = left_out or memory.damaged is not None
     assert left_out
-    assert memory.samples["a"].figures[Column.TTFT_COUNT] == 8.0 * TICK * 3
+    assert memory.last.samples["a"].figures[Column.TTFT_COUNT] == 8.0 * TICK * 3
 
 
 def decided(*, arrivals: float, begun: float) -> Decision:

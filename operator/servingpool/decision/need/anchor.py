@@ -1,0 +1,83 @@
+"""Work is the anchor, and lateness proves itself: what is ordered at once, and what only on trial.
+
+Counters of requests that were served, at the engine's learned speed, are what is slow to err. A multiple of the fleet
+that their work needs is free. Late requests and gauges may ask for more, whatever they are worth, and get it in steps:
+one that made no fewer requests late is given back, and is not tried again for a while, longer each time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from servingpool.decision.engine import StepTime
+from servingpool.decision.learn.memory import Memory, UpdateResult
+from servingpool.decision.observation import Observation, Unknown
+from servingpool.decision.observe.latency import LEAST_REQUESTS
+from servingpool.decision.observe.window import LEAST_USUAL, Demand
+from servingpool.decision.plan import Plan
+from servingpool.decision.pool import Pool
+from servingpool.decision.trial import Step, Trial
+
+FREE, STEP, MOVED = 4.0, 1.5, 0.2
+"""The free fleet over the one that counted work needs: with thrice, a step to 3.5 times lost 1.2 points. A
+step's fleet over the one before. The share of late requests that a step saves at least, and of all requests that are
+late more or less where the world has changed."""
+
+
+def tried(update: UpdateResult, plan: Plan | Unknown, observation: Observation, pool: Pool, now: float) -> Memory:
+    """The memory with the trial of what is asked beyond counted work; as it was where the need is not known."""
+    (memory, step, demand, _), params = update, pool.params
+    if isinstance(plan, Unknown) or step is None or demand is None:
+        return memory
+    served, most = memory.window.served(demand, memory.interval, params), params.beyond * step.work(*memory.most_served)
+    # With the forecast that 1 in 20 exceeds on-off code attains 0.3 points less.
+    work = max(step.work(*served), min(plan.outlook.exceeded_by(0.02), most))
+    least = pool.whole(work / plan.curve.limit)
+    hopeless = _hopeless(memory, step, demand, pool)
+    free = max(1.0, least) if hopeless else max(pool.whole(FREE * work / plan.curve.limit), least + 1.0)
+    trial = memory.trial or Trial()
+    # What was found may have been needed.
+    proven = trial.replicas if plan.has_evidence and memory.calibrated(pool) else observation.ordered
+    proven = 0.0 if hopeless or plan.recommended <= free else min(proven, plan.recommended)
+    trial = trial._replace(free=free + plan.stuck, replicas=proven, hopeless=hopeless)
+    return replace(memory, trial=_judged(trial, memory, plan, observation, pool, work, now))
+
+
+def _hopeless(memory: Memory, step: StepTime, demand: Demand, pool: Pool) -> str | None:
+    """Why no fleet holds the TTFT bound; None where one may."""
+    bound, prefill = pool.slo.time_to_first_token, demand.prompt * step.per_prefill_token
+    missed = memory.window.last(pool.params.recent_window).misses
+    if bound is None or prefill <= 1.05 * bound or missed.requests < LEAST_USUAL or missed.share <= 0.5:
+        return None
+    said = f"a prompt of {demand.prompt:,.0f} tokens takes {prefill:.3g} s to prefill on an idle replica"
+    return f"{said}, and the bound is {bound:g} s: no number of replicas helps"
+
+
+def _judged(
+    trial: Trial, memory: Memory, plan: Plan, observation: Observation, pool: Pool, work: float, now: float
+) -> Trial:
+    """The trial with the last minutes' late requests."""
+    lasts, step, most = pool.params.recent_window, trial.step, trial.most
+    late = missed.share if (missed := memory.window.last(lasts).misses).requests >= LEAST_REQUESTS else None
+    if step is not None and step.then is None and step.after > most:
+        step = None  # less is asked for by now
+    elif step is not None and step.then is not None and late is not None:
+        similar = step.work / STEP <= work <= step.work * STEP
+        if not similar or late <= plan.allowed or abs(late - step.then) > MOVED:
+            step, trial = None, trial._replace(pause=0.0, until=0.0)
+    ready_at = (trial.ready_at or now) if observation.serving >= most else None
+    trial = trial._replace(step=step, ready_at=ready_at)
+    if late is None or ready_at is None or now - ready_at < lasts:
+        return trial
+    if step is not None and step.then is None:
+        foretold = min(step.late, float(plan.curve.cost(np.array([plan.level / step.after]))[0]))
+        if late <= max(plan.allowed, step.late - max(0.5 * (step.late - foretold), MOVED * step.late)):
+            return trial._replace(step=None, pause=0.0)
+        pause = min(pool.params.evidence_memory, max(3.0 * lasts, 2.0 * trial.pause))
+        return trial._replace(replicas=step.before, step=step._replace(then=late), pause=pause, until=now + pause)
+    if late <= plan.allowed or plan.need <= most or now < trial.until:
+        return trial
+    more = min(plan.need, pool.whole(max(STEP * most, most + 1.0)))
+    return trial._replace(replicas=more, step=Step(most, more, late, work), ready_at=None)
