@@ -18,16 +18,13 @@ from functools import cached_property
 
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decision import EQUAL, Limited, Part, share_of
-from servingpool.decision.learn.kinds import best_known, kind_of, shortages_seen, weights
+from servingpool.decision.learn.kinds import OVERDUE, best_known, kind_of, shortages_seen, weights
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.learn.miss_curve import MissCurve
 from servingpool.decision.need.mix import BEYOND, Frontier, Mix, Offer, capacity, cheapest_mix, greatest, price
 from servingpool.decision.observation import Observation, Replica
 from servingpool.decision.pool import Pool
 from servingpool.decision.words import listed, shown
-
-OVERDUE = 2.0
-"""Cold starts, 1.5 to 4, after which a replica that is not Ready yet is not counted on."""
 
 
 def lowest(replicas: Iterable[Replica]) -> list[Replica]:

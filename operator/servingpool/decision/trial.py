@@ -56,6 +56,4 @@ class Trial(NamedTuple):
     @property
     def why(self) -> str:
         """Why no more are ordered, as a sentence."""
-        if self.failed is None and self.step is not None:
-            return f"{shown(self.step.after)} instead of {shown(self.step.before)} are on trial"
         return self.failed or "counted work asks for no more, and others come in steps while requests are late"

@@ -7,6 +7,7 @@ import pytest
 from tests.unit.decision.world import ENGINE, POOL, Engine, World, applied
 
 from servingpool.catalogue.limits import LimitName
+from servingpool.decision.learn.memory import Memory
 
 
 @dataclass
@@ -51,12 +52,16 @@ def test_what_did_not_help_is_given_back_and_tried_again_ever_later():
     assert all(later > sooner for sooner, later in pairwise(pauses))
 
 
-def test_work_that_is_misread_is_proven_step_by_step():
+def test_work_that_is_misread_is_proven_step_by_step_and_what_stands_at_a_restart_counts_as_proven():
     world = of(steep=True)
     outcomes = world.run(6.0, 30) + world.run(12.0, 90)
     assert world.requested >= 15, "each may be 7% busy"
     assert sum(LimitName.ON_TRIAL in applied(one) for one in outcomes) > 40
     assert 1.0 - world.memory.window.last(300.0).misses.share > 0.9
+    stood, world.memory = world.requested, Memory(world.memory.profile)
+    assert min(fleets(world.run(12.0, 30))) >= stood - 1, "a restart"
+    world.pool = replace(world.pool, in_charge=False)
+    assert world.tick(12.0).memory.trial is None, "in Recommend nobody makes a step"
 
 
 @pytest.mark.parametrize(("rate", "most"), [(0.1, 2), (0.3, 3), (1.0, 6)])
@@ -68,3 +73,11 @@ def test_a_prompt_that_no_replica_prefills_in_time_orders_by_work_alone(rate, mo
         outcomes[-1].decision.reason
     )
     assert outcomes[-1].decision.warning.endswith("shorten or cache prompts, or use a faster engine.")
+
+
+def test_a_step_begins_at_the_replicas_that_serve():
+    world = of(9, share=1.0)
+    world.pool = replace(world.pool, min_replicas=9)
+    world.run(12.0, 60)
+    trial = world.memory.trial
+    assert "from 9 to" in (trial.failed or ""), "7 are free"

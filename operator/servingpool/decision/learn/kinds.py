@@ -21,6 +21,8 @@ COLD_STARTS_KEPT, MOST_STARTING = 12, 64
 """Starts that are remembered, and replicas that are followed while they start, at most."""
 UNSCHEDULABLE_AFTER = 300.0
 """Seconds that pods wait for a node before ordering more is pointless: nodes take 2 to 4 minutes."""
+OVERDUE = 2.0
+"""Cold starts, 1.5 to 4, after which a replica that is not Ready yet is not counted on."""
 LONGEST_COLD_START = 1800.0
 """Seconds; a start that took longer waited for a node or an image, and says nothing on loading."""
 

@@ -7,11 +7,13 @@ one that made no fewer requests late is given back, and is not tried again for a
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
 from servingpool.decision.engine import StepTime
+from servingpool.decision.learn.kinds import OVERDUE
 from servingpool.decision.learn.memory import Memory, UpdateResult
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.observe.latency import LEAST_REQUESTS
@@ -29,18 +31,18 @@ late more or less where the world has changed."""
 def tried(update: UpdateResult, plan: Plan | Unknown, observation: Observation, pool: Pool, now: float) -> Memory:
     """The memory with the trial of what is asked beyond counted work; as it was where the need is not known."""
     (memory, step, demand, _), params = update, pool.params
-    if isinstance(plan, Unknown) or step is None or demand is None:
-        return memory
+    if not pool.in_charge or isinstance(plan, Unknown) or step is None or demand is None:
+        return memory if pool.in_charge else replace(memory, trial=None)  # nobody makes its steps
     served, most = memory.window.served(demand, memory.interval, params), params.beyond * step.work(*memory.most_served)
     # With the forecast that 1 in 20 exceeds on-off code attains 0.3 points less.
     work = max(step.work(*served), min(plan.outlook.exceeded_by(0.02), most))
     least = pool.whole(work / plan.curve.limit)
     hopeless = _hopeless(memory, step, demand, pool)
     free = max(1.0, least) if hopeless else max(pool.whole(FREE * work / plan.curve.limit), least + 1.0)
-    trial = memory.trial or Trial()
+    trial, asked = memory.trial or Trial(), max(plan.recommended, memory.highest_recommendation)
     # What was found may have been needed.
-    proven = trial.replicas if plan.has_evidence and memory.calibrated(pool) else observation.ordered
-    proven = 0.0 if hopeless or plan.recommended <= free else min(proven, plan.recommended)
+    known = memory.trial is not None and plan.has_evidence and memory.calibrated(pool)
+    proven = 0.0 if hopeless or asked <= free else min(asked, trial.replicas if known else observation.ordered)
     trial = trial._replace(free=free + plan.stuck, replicas=proven, hopeless=hopeless)
     return replace(memory, trial=_judged(trial, memory, plan, observation, pool, work, now))
 
@@ -50,6 +52,8 @@ def _hopeless(memory: Memory, step: StepTime, demand: Demand, pool: Pool) -> str
     bound, prefill = pool.slo.time_to_first_token, demand.prompt * step.per_prefill_token
     missed = memory.window.last(pool.params.recent_window).misses
     if bound is None or prefill <= 1.05 * bound or missed.requests < LEAST_USUAL or missed.share <= 0.5:
+        return None
+    if len(pool.targets) > 1:  # another may be faster
         return None
     said = f"a prompt of {demand.prompt:,.0f} tokens takes {prefill:.3g} s to prefill on an idle replica"
     return f"{said}, and the bound is {bound:g} s: no number of replicas helps"
@@ -63,11 +67,16 @@ def _judged(
     late = missed.share if (missed := memory.window.last(lasts).misses).requests >= LEAST_REQUESTS else None
     if step is not None and step.then is None and step.after > most:
         step = None  # less is asked for by now
-    elif step is not None and step.then is not None and late is not None:
+    elif step is not None and step.then is not None:
         similar = step.work / STEP <= work <= step.work * STEP
-        if not similar or late <= plan.allowed or abs(late - step.then) > MOVED:
+        over = now >= trial.until if late is None else late <= plan.allowed or abs(late - step.then) > MOVED
+        if over or not similar:
             step, trial = None, trial._replace(pause=0.0, until=0.0)
-    ready_at = (trial.ready_at or now) if observation.serving >= most else None
+    # What does not come is not waited for, and a step of which nothing came is not judged.
+    overdue = math.fsum(one.weight for one in observation.starting if one.age > OVERDUE * memory.start(pool))
+    least = step.before + 1.0 if step is not None and step.then is None else 0.0
+    coming = max(least, min(most, observation.ordered - overdue))
+    ready_at = (trial.ready_at or now) if observation.serving > coming - 0.5 else None
     trial = trial._replace(step=step, ready_at=ready_at)
     if late is None or ready_at is None or now - ready_at < lasts:
         return trial
@@ -77,7 +86,8 @@ def _judged(
             return trial._replace(step=None, pause=0.0)
         pause = min(pool.params.evidence_memory, max(3.0 * lasts, 2.0 * trial.pause))
         return trial._replace(replicas=step.before, step=step._replace(then=late), pause=pause, until=now + pause)
-    if late <= plan.allowed or plan.need <= most or now < trial.until:
+    before = max(most, observation.serving)  # min, or another role, may keep more
+    if late <= plan.allowed or plan.need <= before or now < trial.until:
         return trial
-    more = min(plan.need, pool.whole(max(STEP * most, most + 1.0)))
-    return trial._replace(replicas=more, step=Step(most, more, late, work), ready_at=None)
+    more = min(plan.need, pool.whole(max(STEP * before, before + 1.0)))
+    return trial._replace(replicas=more, step=Step(before, more, late, work), ready_at=None)

@@ -131,19 +131,16 @@ def damaged(now: Sample, before: Sample, known: Usual) -> str | None:
         return "a sum or a bucket that fell"
     if lower:
         return "a count that fell"
-    increase, seconds, figure = increases(was, figures)[0].tolist(), now.at - before.at, None
-    if more:
-        figure = _impossible(increase, now, before, seconds)
-        if figure is None:
-            figure = _beyond_others(increase, now, before, known, seconds)
-        if figure is None:
-            figure = _beyond_time(increase, now, before, known, seconds)
+    increase, seconds = increases(was, figures)[0].tolist(), now.at - before.at
+    rules = (_impossible, _beyond_others, _beyond_time) if more else ()
+    found = (rule(increase, now, before, known, seconds) for rule in rules)
+    figure = next((one for one in found if one is not None), None)
     if figure is not None:
         return f"{increase[figure]:.3g} {NAMES[figure]} in {seconds:.0f} s"
     return "first tokens in less time than their buckets say" if shorter else None
 
 
-def _impossible(increase: Sequence[float], now: Sample, before: Sample, seconds: float) -> int | None:
+def _impossible(increase: Sequence[float], now: Sample, before: Sample, _: Usual, seconds: float) -> int | None:
     """The figure that no engine of any pool can show."""
     held = now.held + before.held
     if increase[Column.TTFT_COUNT] > increase[Column.PROMPTS] + held + SLACK:  # a prompt has a token at least

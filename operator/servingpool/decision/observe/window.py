@@ -239,11 +239,6 @@ class Slice:
         return self._sums[figure]
 
     @property
-    def totals(self) -> list[float]:
-        """Sums of all figures of a sample."""
-        return self._sums[:FIGURES]
-
-    @property
     def computed_prompts(self) -> float:
         """Prompt tokens that had to be computed: tokens from the prefix cache cost no time."""
         return max(0.0, self.total(Column.PROMPTS) - self.total(Column.CACHED))
@@ -315,7 +310,7 @@ def usual(
     most_running = kept.highest(Column.RUNNING)
     requests = kept.total(Column.TTFT_COUNT) if kept.covered > 0.0 else 0.0
     return Usual(
-        kept.totals,
+        list(map(kept.total, range(FIGURES))),
         requests if requests >= LEAST_USUAL else 0.0,
         kept.covered,
         math.inf if most_running is None else most_running,
