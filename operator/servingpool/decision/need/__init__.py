@@ -3,5 +3,6 @@
 In: an `UpdateResult`, the pool, the `Frontier` of what may be had of its targets. Out: a `Plan`, or Unknown with the
 reason; `AtZero` where no replica serves because there were to be none. Knows no bound but what may be had, and
 min where replicas make up for lost capacity.
-`planning` (the entry), `costs` (replicas and misses at their penalty), `mix` (which mix of targets has a capacity).
+`planning` (the entry), `costs` (replicas and misses at their penalty), `mix` (which mix of targets has a capacity),
+`anchor` (how much of the need is ordered at once, and what only on trial).
 """
