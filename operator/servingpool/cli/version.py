@@ -9,7 +9,7 @@ import typer
 
 from servingpool import __version__
 from servingpool.adapters.cluster.errors import NotFound
-from servingpool.adapters.cluster.paths import OPERATOR, path_of
+from servingpool.adapters.cluster.kinds import OPERATOR, path_of
 from servingpool.adapters.cluster.pools import Pools
 from servingpool.api.crd import manifests
 from servingpool.cli.kubectl import Context, Kubeconfig, Output, connect, printed, told

@@ -19,8 +19,8 @@ import yaml
 
 from servingpool.adapters.cluster.api_server import ApiServer
 from servingpool.adapters.cluster.errors import REFUSED
+from servingpool.adapters.cluster.kinds import APPLY_PATCH, JSON, MERGE_PATCH, base_of, path_of
 from servingpool.adapters.cluster.kubeconfig import Login
-from servingpool.adapters.cluster.paths import APPLY_PATCH, JSON, MERGE_PATCH, base_of, path_of
 
 Manifest = Mapping[str, Any]
 Manifests = Path | str | Manifest | Iterable[Manifest]

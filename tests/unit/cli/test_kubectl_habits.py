@@ -17,7 +17,7 @@ from servingpool import __version__
 from servingpool.adapters.cluster import kubeconfig
 from servingpool.adapters.cluster.api_server import ApiServer
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, NotFound
-from servingpool.adapters.cluster.paths import OPERATOR
+from servingpool.adapters.cluster.kinds import OPERATOR
 from servingpool.adapters.cluster.pools import Pools, pool_path
 from servingpool.api.crd import manifests
 from servingpool.cli.main import COMMANDS, EXAMPLE, SECTIONS, app, loaded

@@ -14,9 +14,9 @@ from aiohttp import web
 
 from servingpool.adapters.cluster import session
 from servingpool.adapters.cluster.cache import ClusterCache
+from servingpool.adapters.cluster.kinds import base_of, version_of
 from servingpool.adapters.cluster.kubeconfig import Login, unusable
 from servingpool.adapters.cluster.objects import TargetKey
-from servingpool.adapters.cluster.paths import base_of, version_of
 from servingpool.handlers import lifecycle
 from servingpool.handlers.lifecycle import live
 from servingpool.handlers.watching import Watches

@@ -15,8 +15,8 @@ from typing import Any, Self
 from urllib.parse import SplitResult, unquote, urlencode, urlsplit
 
 from servingpool.adapters.cluster.errors import ClusterError, answer, unanswered, why
+from servingpool.adapters.cluster.kinds import JSON
 from servingpool.adapters.cluster.kubeconfig import Login, acting
-from servingpool.adapters.cluster.paths import JSON
 
 TIMEOUT = 30.0
 """Seconds to connect and for each read: a person waits for it."""

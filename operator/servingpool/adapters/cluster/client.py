@@ -31,10 +31,10 @@ from servingpool.adapters.cluster.errors import (
     unreadable,
     why,
 )
+from servingpool.adapters.cluster.kinds import APPLY_PATCH, JSON, JSON_PATCH, LEASES, MERGE_PATCH, path_of, version_of
 from servingpool.adapters.cluster.kubeconfig import Login
 from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Count, Key, Kind, Workload, revision_of
 from servingpool.adapters.cluster.older_schema import without
-from servingpool.adapters.cluster.paths import APPLY_PATCH, JSON, JSON_PATCH, LEASES, MERGE_PATCH, path_of, version_of
 from servingpool.adapters.cluster.session import session_of
 from servingpool.api.group import API_VERSION, BUDGET_PLURAL, KIND, PLURAL
 

@@ -12,7 +12,7 @@ from servingpool.adapters.cluster import input_limits
 from servingpool.adapters.cluster.accelerators import counted
 from servingpool.adapters.cluster.errors import ClusterError, NotFound
 from servingpool.adapters.cluster.fair_order import in_turns
-from servingpool.adapters.cluster.paths import path_of
+from servingpool.adapters.cluster.kinds import path_of
 from servingpool.adapters.cluster.quantity import whole
 from servingpool.decision.observation import Unknown
 

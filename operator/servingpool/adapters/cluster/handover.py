@@ -10,8 +10,8 @@ from typing import Any
 from servingpool.adapters.cluster import kinds
 from servingpool.adapters.cluster.autoscaling import AUTOSCALERS, PAUSED, PAUSED_REPLICAS, made_by_keda, paused
 from servingpool.adapters.cluster.errors import Forbidden, NotFound, Unfit
+from servingpool.adapters.cluster.kinds import base_of, path_of, plural_of
 from servingpool.adapters.cluster.objects import Key, Raw, TargetKey, autoscaler
-from servingpool.adapters.cluster.paths import base_of, path_of, plural_of
 from servingpool.adapters.cluster.pools import Pools
 from servingpool.catalogue.plain import plain
 

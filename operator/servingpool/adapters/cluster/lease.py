@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, NotFound
+from servingpool.adapters.cluster.kinds import OPERATOR
 from servingpool.adapters.cluster.objects import Key
-from servingpool.adapters.cluster.paths import OPERATOR
 
 log = logging.getLogger(__name__)
 

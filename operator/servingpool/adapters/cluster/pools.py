@@ -10,8 +10,8 @@ from typing import Any, Self
 
 from servingpool.adapters.cluster.api_server import TIMEOUT, ApiServer, answered, answering
 from servingpool.adapters.cluster.errors import REFUSED, ClusterError, Forbidden, NotFound, NotInstalled, loads
+from servingpool.adapters.cluster.kinds import JSON, LEASES, MERGE_PATCH, OPERATOR, path_of
 from servingpool.adapters.cluster.kubeconfig import Login
-from servingpool.adapters.cluster.paths import JSON, LEASES, MERGE_PATCH, OPERATOR, path_of
 from servingpool.api.group import API_VERSION, PLURAL
 
 PROBED = 5.0

@@ -22,9 +22,8 @@ from servingpool.adapters.cluster.devices import Api, devices_of
 from servingpool.adapters.cluster.drain import read_drain
 from servingpool.adapters.cluster.errors import ClusterError, Forbidden, NotFound
 from servingpool.adapters.cluster.fair_order import in_turns
-from servingpool.adapters.cluster.kinds import Sort
+from servingpool.adapters.cluster.kinds import Sort, base_of, path_of, plural_of
 from servingpool.adapters.cluster.objects import Kind, Raw, TargetKey, Workload
-from servingpool.adapters.cluster.paths import base_of, path_of, plural_of
 from servingpool.adapters.cluster.selector import parse
 
 log = logging.getLogger(__name__)

@@ -25,9 +25,9 @@ from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, NotFound
+from servingpool.adapters.cluster.kinds import OPERATOR
 from servingpool.adapters.cluster.lease import GIVING_BACK, timestamp
 from servingpool.adapters.cluster.objects import Key
-from servingpool.adapters.cluster.paths import OPERATOR
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,8 @@ from servingpool.adapters.cluster import kinds, objects
 from servingpool.adapters.cluster.autoscaling import AUTOSCALERS, made_by_keda
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.errors import ClusterError, Forbidden, NotFound, Unfit
-from servingpool.adapters.cluster.kinds import Sort
+from servingpool.adapters.cluster.kinds import Sort, path_of
 from servingpool.adapters.cluster.objects import Pod, Raw, TargetKey, Workload
-from servingpool.adapters.cluster.paths import path_of
 from servingpool.adapters.cluster.scale import Discovery, Unscalable, owned_by, read_target
 
 

@@ -23,7 +23,7 @@ from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError
 from urllib3.util.retry import Retry
 
-from servingpool.adapters.prometheus import bounds
+from servingpool.adapters.prometheus import rows
 from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.rows import shown
 
@@ -107,9 +107,9 @@ class Answer(requests.Response):
         """All rows: `metric`, and `value` or `values`, unless a row has another shape. Raises MetricsUnavailable."""
         yield from self.ends[:1]
         (start, end), count = self._between, len(self.ends)
-        while start < end or count > bounds.MOST_ROWS:
-            if count > bounds.MOST_ROWS:
-                raise Excess(self._backend, f"answered with more than {bounds.MOST_ROWS} rows")
+        while start < end or count > rows.MOST_ROWS:
+            if count > rows.MOST_ROWS:
+                raise Excess(self._backend, f"answered with more than {rows.MOST_ROWS} rows")
             stop = self.body.find(_NEXT_ROW, min(start + PIECE, end))
             try:
                 piece = self._parsed(b"[" + self.body[start + 1 : stop] + b"]")
@@ -121,8 +121,8 @@ class Answer(requests.Response):
         yield from self.ends[1:]
 
     def _parsed(self, text: bytes | bytearray) -> Any:
-        if len(text) > bounds.MOST_VALUES and text.count(b",") > bounds.MOST_VALUES:
-            raise Excess(self._backend, f"answered with more than {bounds.MOST_VALUES} values in one piece")
+        if len(text) > rows.MOST_VALUES and text.count(b",") > rows.MOST_VALUES:
+            raise Excess(self._backend, f"answered with more than {rows.MOST_VALUES} values in one piece")
         return orjson.loads(text)
 
 
@@ -301,7 +301,7 @@ class Transport(HTTPAdapter):
     def release(self) -> None:
         """Give back the room of the last answer."""
         held, self._held = self._held, 0
-        bounds.REPLIES.give(held)
+        rows.REPLIES.give(held)
 
     def send(self, request: requests.PreparedRequest, *_: Any, timeout: Any = None, **settings: Any) -> Answer:
         """The answer of a request. `timeout`: seconds to the last byte. HTTPError unless it is HTTP 200."""
@@ -340,9 +340,9 @@ class Transport(HTTPAdapter):
                 raise TimeoutError
             if not chunk:
                 return body
-            if len(body) + len(chunk) > bounds.LARGEST_REPLY:
-                raise Excess(self._backend, f"answered with more than {bounds.LARGEST_REPLY >> 20} MiB")
-            if not bounds.REPLIES.take(len(chunk)):
+            if len(body) + len(chunk) > rows.LARGEST_REPLY:
+                raise Excess(self._backend, f"answered with more than {rows.LARGEST_REPLY >> 20} MiB")
+            if not rows.REPLIES.take(len(chunk)):
                 raise Excess(self._backend, "answered with more than there is room for beside other answers")
             self._held += len(chunk)
             body += chunk

@@ -9,9 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from servingpool.adapters.prometheus.bounds import MOST_BUCKETS
 from servingpool.adapters.prometheus.promql import ADDRESS, SCRAPING, Queries, Scope, any_of, apart, quote
-from servingpool.adapters.prometheus.rows import NUMBER, Unread, bound_of
+from servingpool.adapters.prometheus.rows import MOST_BUCKETS, NUMBER, Unread, bound_of
 from servingpool.adapters.prometheus.samples import BucketCount, Layout
 
 DOUBLED = "doubled"

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from servingpool.adapters.prometheus.bounds import MOST_SAMPLES, MOST_TEXT
 from servingpool.adapters.prometheus.columns import (
     SEVERAL_COLUMN,
     SOURCES_COLUMN,
@@ -23,7 +22,7 @@ from servingpool.adapters.prometheus.diagnosis import PodKey
 from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS as HISTOGRAM_FIGURES
 from servingpool.adapters.prometheus.engines.profile import Figure
 from servingpool.adapters.prometheus.promql import Queries, Scope, Source
-from servingpool.adapters.prometheus.rows import ROW_ERRORS
+from servingpool.adapters.prometheus.rows import MOST_SAMPLES, MOST_TEXT, ROW_ERRORS
 from servingpool.adapters.prometheus.samples import Layout, ReadRequest
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Reading, ReplicaMetrics, Unknown
 

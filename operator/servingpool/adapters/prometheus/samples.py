@@ -20,12 +20,11 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from servingpool.adapters.prometheus.bounds import MOST_BUCKETS
 from servingpool.adapters.prometheus.diagnosis import Cause, Missing, PodKey
 from servingpool.adapters.prometheus.engines import EngineMetrics, profile_of
 from servingpool.adapters.prometheus.engines.profile import LABEL_NAME
 from servingpool.adapters.prometheus.promql import ADDRESS
-from servingpool.adapters.prometheus.rows import Unread, bound_of
+from servingpool.adapters.prometheus.rows import MOST_BUCKETS, Unread, bound_of
 from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
 
 PodSamples = Mapping[PodKey, Mapping[str, ReplicaMetrics]]

@@ -17,14 +17,13 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from servingpool.adapters.prometheus import lookup
 from servingpool.adapters.prometheus.backend_config import BackendConfig
-from servingpool.adapters.prometheus.bounds import MOST_SAMPLES
 from servingpool.adapters.prometheus.diagnosis import Missing, PodKey, causes, question
 from servingpool.adapters.prometheus.engines import EngineMetrics
 from servingpool.adapters.prometheus.http_client import Excess, MetricsUnavailable, PrometheusClient, Unsent
 from servingpool.adapters.prometheus.lookup import Found
 from servingpool.adapters.prometheus.plan import Plan, evaluated_at, gather, gather_range
 from servingpool.adapters.prometheus.promql import ADDRESS, Queries, Scope
-from servingpool.adapters.prometheus.rows import Unread
+from servingpool.adapters.prometheus.rows import MOST_SAMPLES, Unread
 from servingpool.adapters.prometheus.samples import ReadRequest
 from servingpool.decision.observation import ReplicaMetrics
 

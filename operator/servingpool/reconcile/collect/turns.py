@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from servingpool.adapters.prometheus.asked import Share
-from servingpool.adapters.prometheus.bounds import NAMES_OF_NAMESPACES
+from servingpool.adapters.prometheus.rows import NAMES_OF_NAMESPACES
 from servingpool.adapters.prometheus.samples import FleetReading, NotAsked, ReadRequest, TooLarge
 from servingpool.decision.observation import Unknown
 

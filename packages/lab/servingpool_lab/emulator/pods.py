@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from servingpool.adapters.cluster.client import Connection
 from servingpool.adapters.cluster.errors import ClusterError
-from servingpool.adapters.cluster.paths import path_of
+from servingpool.adapters.cluster.kinds import path_of
 from servingpool_lab.kwok import app_of
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, NotFound
+from servingpool.adapters.cluster.kinds import OPERATOR
 from servingpool.adapters.cluster.lease import Election, Terms
-from servingpool.adapters.cluster.paths import OPERATOR
 
 from .virtual_time import now
 

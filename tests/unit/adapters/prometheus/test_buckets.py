@@ -8,7 +8,7 @@ from bisect import bisect_right
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servingpool.adapters.prometheus.bounds import MOST_BUCKETS
+from servingpool.adapters.prometheus.rows import MOST_BUCKETS
 from servingpool.adapters.prometheus.samples import NO_BUCKETS, BucketCount, Layout, with_own_buckets
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
 

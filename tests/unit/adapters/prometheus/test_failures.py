@@ -16,7 +16,8 @@ from dataclasses import replace
 import pytest
 
 from servingpool.adapters.prometheus import backend as backend_module
-from servingpool.adapters.prometheus import bounds, plan, workers
+from servingpool.adapters.prometheus import plan, workers
+from servingpool.adapters.prometheus import rows as limits
 from servingpool.adapters.prometheus.backend import PrometheusBackend
 from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable, Unsent
@@ -261,7 +262,7 @@ async def test_an_answer_cut_short_is_unknown(prometheus, backend, request_2s_10
 
 BOUNDS = {
     "bytes": ("LARGEST_REPLY", 2**20, "answered with more than 1 MiB"),
-    "room": ("REPLIES", bounds.Room(2**20), "answered with more than there is room for beside other answers"),
+    "room": ("REPLIES", limits.Room(2**20), "answered with more than there is room for beside other answers"),
     "rows": ("MOST_ROWS", 4_999, "answered with more than 4999 rows"),
     "samples": ("MOST_SAMPLES", 999, "answered with samples of more than 999 pods"),
 }
@@ -273,7 +274,7 @@ async def test_an_answer_over_a_bound_is_unknown_and_the_next_one_is_read(
 ):
     """As a Prometheus may answer about some tenant's page: what is held for it is given back."""
     name, bound, said = BOUNDS[which]
-    monkeypatch.setattr(bounds, name, bound)
+    monkeypatch.setattr(limits, name, bound)
     if name == "MOST_SAMPLES":
         monkeypatch.setattr(workers, name, bound)
         monkeypatch.setattr(plan, name, bound)
@@ -295,7 +296,7 @@ async def test_an_answer_of_many_small_values_is_not_parsed(
     prometheus, backend, request_2s_100ms, raw, monkeypatch: pytest.MonkeyPatch, rows
 ):
     """8 MiB of empty lists become 230 MiB of objects."""
-    monkeypatch.setattr(bounds, "MOST_VALUES", 2**17)
+    monkeypatch.setattr(limits, "MOST_VALUES", 2**17)
     await backend.read(request_2s_100ms, NOW)
     result = rows % b",".join([b"[]"] * 2**20)
     prometheus.raw = raw(200, b'{"status":"success","data":{"resultType":"vector","result":[%b]}}' % result)
@@ -312,7 +313,7 @@ async def test_an_answer_that_is_refused_is_let_go_of_at_once(
     prometheus, backend, request_2s_100ms, raw, monkeypatch: pytest.MonkeyPatch, ending
 ):
     """Too long, or no JSON. A hostile server's were there until the collector came by: 1.2 GiB, beyond the limit."""
-    monkeypatch.setattr(bounds, "LARGEST_REPLY", 2**22 - (0 if ending else 2**20))
+    monkeypatch.setattr(limits, "LARGEST_REPLY", 2**22 - (0 if ending else 2**20))
     prometheus.raw = raw(200, b" " * (2**22 - 2**16) + ending.encode())
     gc.collect()
     gc.disable()
@@ -330,7 +331,7 @@ async def test_an_answer_that_is_refused_is_let_go_of_at_once(
 async def test_a_packed_answer_is_bounded_by_what_it_unpacks_to(
     prometheus, backend, request_2s_100ms, raw, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(bounds, "LARGEST_REPLY", 2**20)
+    monkeypatch.setattr(limits, "LARGEST_REPLY", 2**20)
     packed = gzip.compress(b" " * 100 * 2**20)
     prometheus.raw = raw(200, packed, {"Content-Encoding": "gzip"})
     tracemalloc.start()
