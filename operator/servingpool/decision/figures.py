@@ -340,5 +340,6 @@ def slo_met(figures: Figures, attainment: float) -> bool | None:
     if isinstance(figures.attainment, Unknown):
         return None
     now = figures.attainment_now
+    # The SLO counts as missed now where the last 5 minutes missed twice what it allows.
     burning = not isinstance(now, Unknown) and 1.0 - now > 2.0 * (1.0 - attainment)
     return figures.attainment >= attainment and not burning

@@ -1,7 +1,6 @@
 """Data on kinds with a scale subresource, read from their sources; and the API server's paths and media types.
 
-Any other kind scales too. Its replicas are then its pods, and what a pod asks for is read from the pods themselves. A
-name that a person gave cannot change what is asked for.
+Any other kind scales too. Its replicas are then its pods, and what a pod asks for is read from the pods themselves.
 """
 
 from __future__ import annotations
@@ -156,7 +155,7 @@ def base_of(api_version: str) -> str:
 
 
 def path_of(api_version: str, plural: str, namespace: str | None = None, name: str | None = None) -> str:
-    """Path of an object, of all in a namespace, or of all in the cluster."""
+    """Path of an object, of all in a namespace, or of all in the cluster. Names are quoted."""
     within = "" if namespace is None else f"/namespaces/{quote(namespace, safe='')}"
     return f"{base_of(api_version)}{within}/{plural}" + ("" if name is None else f"/{quote(name, safe='')}")
 

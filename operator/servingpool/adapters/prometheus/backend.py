@@ -134,7 +134,7 @@ class PrometheusBackend:
                 looked = await self._workers.run(deadline, read_layout, queries, scope, None, learned)
                 known = _Known(looked, now, wait=wait)
                 # Kept at once: thrown away where its samples come late, it would make the next ones late too, for ever.
-                # Who has not been asked for since two look-ups is no more: a preview environment's labels, say.
+                # What nobody asked for during two look-ups is forgotten, such as the labels of a preview environment.
                 self._known = {one: kept for one, kept in self._known.items() if now - kept.since < 2.0 * LAYOUT_LASTS}
                 self._known[which] = known
             layout = known.found.layout

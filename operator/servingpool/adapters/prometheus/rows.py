@@ -1,7 +1,8 @@
 """Limits on what Prometheus answers: rows that cannot be read are left out and counted, and each size has a bound.
 
 A reading is of all tenants' pools together, and any page that is scraped can hold series that nobody can read. One of
-them must not cost the others their samples. What is over a bound is left out, or makes that one query Unknown.
+them must not cost the others their samples. A row
+over a bound is left out; an answer over a bound makes its own query Unknown, and no other.
 """
 
 from __future__ import annotations

@@ -166,10 +166,10 @@ def _unread(observation: Observation) -> str | None:
 
 
 def with_fresh_samples(observation: Observation, memory: Memory, now: float) -> tuple[Observation, Memory]:
-    """The observation, without samples where they fall behind our clock; and the memory of how far they are behind it.
+    """The observation, with Unknown samples where they fall behind our clock; and the memory of their usual lag.
 
-    Prometheus, or a cache before it, may give the same answer for ever, and all in it looks fresh. How far two clocks
-    differ is no matter: what counts is by how much more than before.
+    Prometheus, or a cache before it, may repeat an old answer, in which all looks fresh. Two clocks may differ: only a
+    lag that grows counts.
     """
     newest = max((one.scraped_at for one in _samples(observation)), default=None)
     if newest is None:

@@ -23,9 +23,9 @@ from servingpool.decision.pool import Pool
 from servingpool.decision.trial import Step, Trial
 
 FREE, STEP, MOVED = 4.0, 1.5, 0.2
-"""The free fleet over the one that counted work needs: with thrice, a step to 3.5 times lost 1.2 points. A
-step's fleet over the one before. The share of late requests that a step saves at least, and of all requests that are
-late more or less where the world has changed."""
+"""Ratio of the free fleet to the one that counted work needs: at 3, a step to 3.5 times the load lost 1.2 points. Ratio
+of a step's fleet to the one before. Share of the late requests that a step must save; and share of all requests: if so
+many more or fewer are late, the world has changed."""
 
 
 def tried(update: UpdateResult, plan: Plan | Unknown, observation: Observation, pool: Pool, now: float) -> Memory:
@@ -40,7 +40,7 @@ def tried(update: UpdateResult, plan: Plan | Unknown, observation: Observation, 
     hopeless = _hopeless(memory, step, demand, pool)
     free = max(1.0, least) if hopeless else max(pool.whole(FREE * work / plan.curve.limit), least + 1.0)
     trial, asked = memory.trial or Trial(), max(plan.recommended, memory.highest_recommendation)
-    # What was found may have been needed.
+    # Until the pool is known, the replicas that stand may have been needed.
     known = memory.trial is not None and plan.has_evidence and memory.calibrated(pool)
     proven = 0.0 if hopeless or asked <= free else min(asked, trial.replicas if known else observation.ordered)
     trial = trial._replace(free=free + plan.stuck, replicas=proven, hopeless=hopeless)

@@ -287,7 +287,7 @@ def _compared(
     # Taken for 0, one scrape without 50,000 rejections made 50,000 arrivals of the next, and 80 replicas of 3. Left at
     # what it was, the other figures of its scrape would be read without it.
     lost = np.isnan(table.figures) & ~np.isnan(was)
-    # With one of eight ranks for one scrape, all seven's counts came anew with the next, and 24 replicas of 4.
+    # If one of eight ranks answers a scrape, the counts of the other seven seem new at the next: 24 replicas, not 4.
     sources = np.array([(new.sources, old.sources) for new, old in zip(table.now, before, strict=True)]).reshape(-1, 2)
     ages = [ready[one.replica].age for one in table.metrics]
     partial = (sources[:, 0] < sources[:, 1]) & (seconds <= ages)
