@@ -94,14 +94,7 @@ def test_a_skipped_hour_makes_the_night_shorter_and_a_skipped_time_is_the_moment
 
 @pytest.mark.parametrize(
     ("zone", "autumn", "offsets"),
-    [
-        (
-            BERLIN,
-            "2026-10-25",
-            ("+02:00", "+01:00"),
-        ),
-        (NEW_YORK, "2026-11-01", ("-04:00", "-05:00")),
-    ],
+    [(BERLIN, "2026-10-25", ("+02:00", "+01:00")), (NEW_YORK, "2026-11-01", ("-04:00", "-05:00"))],
 )
 def test_an_hour_that_comes_twice_makes_the_night_longer_and_the_first_of_two_times_counts(
     zone: str, autumn: str, offsets: tuple[str, str]

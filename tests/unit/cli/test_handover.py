@@ -321,12 +321,13 @@ def applied() -> dict[str, str]:
 OF_ANOTHER = json.dumps(
     hpa() | {"spec": {"scaleTargetRef": {"kind": "Deployment", "name": "payments"}, "maxReplicas": 9}}
 )
-ODD = ["{", "[" * 100_000, "[]", '{"kind": "Secret", "metadata": {"name": "x"}}', "{}", OF_ANOTHER]
+FOREIGN = json.dumps({"kind": "ScaledObject", "metadata": {"name": "payments", "annotations": {}}})
+ODD = ["{", "[" * 100_000, "[]", '{"kind": "Secret", "metadata": {"name": "x"}}', "{}", OF_ANOTHER, FOREIGN]
 
 
 @pytest.mark.parametrize("kept", ODD)
 def test_what_somebody_else_wrote_in_place_of_the_copy_is_refused(make: Make, kept: str) -> None:
-    world = make(hpas=[hpa()])
+    world = make(hpas=[hpa()], objects=[{**scaled_object(), **json.loads(FOREIGN), "spec": {}}], keda_runs=False)
     world.pool["metadata"]["annotations"] = {KEPT: kept}
     for command in ("adopt", "release"):
         refused = run(command, "qwen", "--yes")

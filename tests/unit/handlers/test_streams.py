@@ -209,7 +209,10 @@ LATER = {"Retry-After": "3600"}
 REFUSALS: dict[str, dict[str, Any]] = {
     **{str(each): {"status": each, "headers": LATER} for each in (400, 401, 403, 404, 409, 410, 422, 429, 500, 503)},
     "login page": {"text": "<html>", "content_type": "text/html"},
-    **{text: {"text": text} for text in ("[]", "null", "{}", '{"items": 3}', '{"items": [null]}')},
+    **{
+        text: {"text": text}
+        for text in ("[]", "null", "{}", '{"items": 3}', '{"items": [null]}', '{"metadata": {}, "spec": 1}')
+    },
 }
 LINES = {
     "ends at once": b"",

@@ -144,14 +144,6 @@ async def test_what_is_deleted_while_its_watch_is_broken_is_forgotten(
     assert len(world.pools) == left
 
 
-async def test_deleted_pods_are_not_replicas() -> None:
-    world = World()
-    await world.start(*(pod(f"p-{number}") for number in range(3)))
-    world.delete(pod("p-0"), pod("p-2"))
-    await world.watches.forget_deleted()
-    assert [each.name for held in world.cache._pods.values() for each in held.values()] == ["p-1"]
-
-
 async def test_nothing_is_listed_while_the_counts_agree() -> None:
     """Tens of thousands of pods, each minute."""
     world = World()

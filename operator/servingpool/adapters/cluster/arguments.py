@@ -14,11 +14,7 @@ Raw = Mapping[str, Any]
 
 SHELLS = {"sh", "bash", "ash", "dash"}
 VARIABLE = re.compile(r"\$(?:\((\w+)\)|\{(\w+)\}|(\w+))")
-BATCH_LIMITS = (
-    "--max-num-seqs",
-    "--max-running-requests",
-    "--max-batch-size",
-)
+BATCH_LIMITS = ("--max-num-seqs", "--max-running-requests", "--max-batch-size")
 """Requests at a time of vLLM and NIM; SGLang; LMDeploy, TGI and TensorRT-LLM."""
 OF_LLAMA = ("--parallel", "-np")
 """Options of llama.cpp. Other programs have such options too, so the container must name it."""

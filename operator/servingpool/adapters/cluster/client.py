@@ -31,7 +31,16 @@ from servingpool.adapters.cluster.errors import (
     unreadable,
     why,
 )
-from servingpool.adapters.cluster.kinds import APPLY_PATCH, JSON, JSON_PATCH, LEASES, MERGE_PATCH, path_of, version_of
+from servingpool.adapters.cluster.kinds import (
+    APPLY_PATCH,
+    JSON,
+    JSON_PATCH,
+    LEASES,
+    MERGE_PATCH,
+    base_of,
+    path_of,
+    version_of,
+)
 from servingpool.adapters.cluster.kubeconfig import Login
 from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Count, Key, Kind, Workload, revision_of
 from servingpool.adapters.cluster.older_schema import without
@@ -73,6 +82,18 @@ def _failed(what: str, error: BaseException) -> ClusterError:
     if isinstance(error, LOST):
         return unanswered(what, type(error).__name__, why(error))
     return unreadable(what, type(error).__name__)  # its text may hold a token
+
+
+class Whole(dict[str, Any]):
+    """An object, a list, or a part of discovery. Another one than was asked for is no answer: it lacks what is read."""
+
+    def __init__(self, what: str, found: Mapping[str, Any]) -> None:
+        super().__init__(found)
+        self._what = what
+
+    def __missing__(self, field: str) -> Any:
+        """Unanswered, for a field that each such answer of an API server has."""
+        raise unreadable(self._what, f"it has no {field}")
 
 
 class Connection:
@@ -118,10 +139,12 @@ class Connection:
         except FAULTS as error:
             raise _failed(what, error) from error
         found = answer(what, response.status, response.reason, content)
-        whole = found if isinstance(found.get("metadata"), dict) and "items" not in found else listed(found)
+        meta, spec = found.get("metadata"), found.get("spec", {})
+        one = isinstance(meta, dict) and isinstance(spec, dict) and ("name" in meta or "items" not in found)
+        whole = found if one else listed(found)
         if whole is None:
             raise unreadable(what, "it is no object, and no list")
-        return whole
+        return Whole(what, whole)
 
     async def watch(self, path: str, what: str, **query: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Changes of a list, as type and object, until the API server ends the watch. Raises as `request`."""
@@ -186,13 +209,12 @@ class Cluster(Connection):
         return found
 
     async def serves(self, kind: Kind) -> bool:
-        """Whether the API server has this kind."""
+        """Whether the API server has this kind, by its own list of kinds: a 404 may be a proxy's."""
         group, version, plural = kind
-        try:
-            await self._metadata(path_of(version_of(group, version), plural), f"list {plural}", limit=1)
-        except NotFound:
+        at, groups = version_of(group, version), (await self.get("/apis"))["groups"]
+        if at not in {"v1", *(one["groupVersion"] for each in groups for one in each["versions"])}:
             return False
-        return True
+        return any(one["name"] == plural for one in (await self.get(base_of(at)))["resources"])
 
     async def scale(self, target: Workload, replicas: int) -> None:
         """Set a target's replicas if they are still as it says; Conflict if someone else changed them.
@@ -213,7 +235,7 @@ class Cluster(Connection):
         url = f"{path_of(version_of(group, version), plural, namespace, name)}/scale"
         stored = await self.request("PATCH", url, what, body, query=AS_US, content_type=JSON_PATCH)
         self.writes["scale"] += 1
-        found = (stored.get("spec") or {}).get("replicas", 0)
+        found = stored.get("spec", {}).get("replicas", 0)
         if found != replicas:
             raise ClusterError(
                 f"Requested {replicas} replicas, the API server stored {found}. Check admission webhooks"
@@ -340,12 +362,11 @@ class Cluster(Connection):
         """
         group, version, plural = kind
         what = f"list {plural}" + ("" if namespace is None else f" in namespace {namespace}")
+        path, query = path_of(version_of(group, version), plural, namespace), {"limit": limit, "continue": token}
         try:
-            page = await self._metadata(path_of(version_of(group, version), plural, namespace), what, limit, token)
+            page = await self.request("GET", path, what, query=query, accept=METADATA_ALONE)
         except NotFound:
+            if await self.serves(kind):
+                raise
             return [], {}
         return page["items"], page["metadata"]
-
-    async def _metadata(self, path: str, what: str, limit: int, token: str = "") -> dict[str, Any]:
-        query = {"limit": limit, "continue": token}
-        return await self.request("GET", path, what, query=query, accept=METADATA_ALONE)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,13 +75,11 @@ class Handover:
         path = path_of(version, self._plural(version, kind), namespace, key.name)
         target = self._pools.request("GET", path, f"read {key} in namespace {namespace}")
         found = [each for kind in GROUPS for each in self._list(kind)]
-        scaling, namesakes = [], []
+        scaling: list[Raw] = []
+        others: list[Raw] = []
         for raw in found:
             scaled = autoscaler(raw)
-            if scaled is not None and scaled.target == key:
-                scaling.append(raw)
-            elif raw["metadata"]["name"] in {name, key.name}:
-                namesakes.append(raw)
+            (scaling if scaled is not None and scaled.target == key else others).append(raw)
         kept = (pool["metadata"].get("annotations") or {}).get(KEPT)
         return Scene(
             pool=pool,
@@ -88,8 +87,8 @@ class Handover:
             target=target,
             autoscalers=tuple(raw for raw in scaling if made_by_keda(raw) is None),
             keda_hpas=tuple(raw for raw in scaling if made_by_keda(raw) is not None),
-            namesakes=tuple(namesakes),
-            kept=None if kept is None else _copy(kept, key),
+            namesakes=tuple(raw for raw in others if raw["metadata"]["name"] in {name, key.name}),
+            kept=None if kept is None else _copy(kept, key, others),
         )
 
     def pool(self) -> Raw:
@@ -108,10 +107,8 @@ class Handover:
         """Delete an HPA. Conflict if it is not as it was read; nothing happens where it is gone."""
         meta = hpa["metadata"]
         seen = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
-        try:
+        with suppress(NotFound):
             self._request("DELETE", hpa, "delete", {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": seen})
-        except NotFound:
-            return
 
     def pause(self, scaled_object: Raw) -> None:
         """Have KEDA pause a ScaledObject and leave replicas as they are. Conflict if it is not as it was read."""
@@ -159,9 +156,7 @@ class Handover:
     def _list(self, kind: str) -> list[dict[str, Any]]:
         try:
             items = self._pools.request("GET", self._path(kind), f"list {PLURALS[kind]}")["items"]
-        except NotFound:
-            return []
-        except Forbidden:
+        except (Forbidden, NotFound):
             # Without KEDA nobody has a right on its kinds. Whether it is installed everybody may read.
             if kind == "ScaledObject" and not self._installed(GROUPS[kind]):
                 return []
@@ -189,15 +184,21 @@ def named(raw: Raw) -> str:
     return f"{raw['kind']} '{plain(raw['metadata']['name'])}'"
 
 
-def _copy(text: str, target: TargetKey) -> Raw:
-    """The target's autoscaler in the pool's annotation. Unfit where who may edit the pool put something else there."""
+def _copy(text: str, target: TargetKey, others: Sequence[Raw]) -> Raw:
+    """The target's autoscaler in the pool's annotation. Unfit where who may edit the pool put something else there.
+
+    `others`: autoscalers of other targets. Of a ScaledObject the copy has no target: what stands has.
+    """
     try:
         kept: Raw = json.loads(text)
         scaled = autoscaler({**kept, "metadata": {**kept["metadata"], "namespace": target.namespace, "uid": ""}})
-        own = kept["kind"] == "ScaledObject" or (scaled is not None and scaled.target == target)
+        of_target = scaled is not None and scaled.target == target
+        own = named(kept) not in map(named, others) if kept["kind"] == "ScaledObject" else of_target
         whole = own and kept["kind"] in GROUPS and isinstance(kept["metadata"]["name"], str)
     except (AttributeError, ValueError, KeyError, TypeError, RecursionError):
         whole = False
     if not whole:
-        raise Unfit(f"The pool's annotation {KEPT} holds no copy of an autoscaler. Remove it, and run again")
+        raise Unfit(
+            f"The pool's annotation {KEPT} holds no copy of an autoscaler of {target}. Remove it, and run again"
+        )
     return kept

@@ -90,15 +90,13 @@ class GatewayReader:
         for pool in pools:
             own, share = self._known(pool), gateway_share(pool, self._backend)
             if own is not None and share is not None:
+                profile, metered = self._profiles[own.name], pool.spec.engine in self._metered
                 if not told_by(pool, self._backend):
-                    self._latest[pool.key] = _unknown(self._profiles[own.name], OTHERS)
+                    self._latest[pool.key] = _unknown(profile, OTHERS)
                     continue
                 counted = self._totals[pool.key, own] = before.get((pool.key, own), GatewayTotals())
-                metered = pool.spec.engine in self._metered
-                read = counted.read(
-                    pool, own, self._profiles[own.name], readings(share, own.namespace), metered=metered
-                )
-                self._latest[pool.key] = read
+                heard = readings(share, own.namespace)
+                self._latest[pool.key] = counted.read(pool, own, profile, heard, metered=metered)
 
     def of(self, pool: ServingPool, replicas: Collection[PodKey] = ()) -> GatewayMetrics:
         """Last figures of the pool's gateway. A gateway that is one of `replicas` goes with them, and tells nothing."""

@@ -130,8 +130,7 @@ class PrometheusBackend:
                 wait = (
                     LAYOUT_LACKING_WAIT if known is None or not known.lacking else min(2.0 * known.wait, LAYOUT_LASTS)
                 )
-                learned = {} if known is None else known.found.learned
-                looked = await self._workers.run(deadline, read_layout, queries, scope, None, learned)
+                looked = await self._workers.run(deadline, read_layout, queries, scope, None)
                 known = _Known(looked, now, wait=wait)
                 # Kept at once: thrown away where its samples come late, it would make the next ones late too, for ever.
                 # What nobody asked for during two look-ups is forgotten, such as the labels of a preview environment.

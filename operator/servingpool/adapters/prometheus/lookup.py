@@ -30,7 +30,11 @@ MOST_UNREADABLE = 3
 MOST_LEARNED = 12
 """Labels by which targets are told apart, beside their address."""
 MOST_APART = 8
-"""Sets of labels by which namespaces are read that have one of the others' labels themselves. Each costs a query."""
+"""Sets of labels by which namespaces are read that have one of the others' labels themselves. Each costs a query.
+
+Namespaces of further sets are read together, without any label that one of them has: copies that no label is left to
+tell apart are named as ambiguous, and none is counted by a label of its engine's own.
+"""
 MOST_TWINS = 2
 """Addresses of each namespace of which all `up` are asked for, to learn which labels tell their targets apart."""
 
@@ -67,7 +71,7 @@ def look_up(queries: Queries, scope: Scope, targets: Sequence[str], window: str 
 def read(queries: Queries, rows: Iterable[Mapping[str, Any]], known: Mapping[str, int]) -> Found:
     """What the rows of a `look_up` say. Rows that cannot be read are in `Layout.unread`.
 
-    `known`: what was learned before.
+    `known`: what the look-ups just before it have learned.
     """
     unread = Unread(queries.owned[:2])
     apart_rows: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
@@ -88,11 +92,15 @@ def read(queries: Queries, rows: Iterable[Mapping[str, Any]], known: Mapping[str
     apart: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
     for namespace in sorted({namespace for namespace, _ in own}):
         apart[tuple(one for one in targets if (namespace, one) not in own)].append(namespace)
-    most = sorted(apart.items(), key=lambda each: -len(each[1]))[:MOST_APART]
+    sets = sorted(apart, key=lambda by: -len(apart[by]))
+    shared = tuple(one for one in targets if all(one in by for by in sets[MOST_APART:]))
+    most: dict[tuple[str, ...], list[str]] = {}
+    for at, by in enumerate(sets):
+        most.setdefault(by if at < MOST_APART else shared, []).extend(apart[by])
     if not apart_rows[TARGETS]:
-        targets, most = tuple(dict.fromkeys((*targets, *SCRAPING))), []
+        targets, most = tuple(dict.fromkeys((*targets, *SCRAPING))), {}
     layout = Layout.read(counts, pods[DOUBLED], native=pods[NATIVE], targets=targets, unread=unread)
-    return Found(layout, {name: learned[name] for name in ranked}, dict(most))
+    return Found(layout, {name: learned[name] for name in ranked}, most)
 
 
 def _parsed(row: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
-from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeVar
 
 from servingpool.adapters.prometheus import lookup
@@ -150,15 +149,14 @@ def read_layout(
     queries: Queries,
     scope: Scope,
     during: tuple[float, float] | None,
-    learned: Mapping[str, int] = MappingProxyType({}),
 ) -> Found:
     """The buckets that existed at some time from begin to end (Unix seconds), or that exist now.
 
-    `learned`: the labels by which targets were told apart before. Where they tell too little, it is asked again.
+    Where the labels that are learned tell too little, it is asked again: what is no longer needed is not kept.
 
     Those at the end are not enough: no pod may be up then, and without buckets no latency can be compared with a bound.
     """
-    at, window = None, ""
+    at, window, learned = None, "", dict[str, int]()
     if during is not None:
         begin, at = during
         step = max(LOOK_BACK, (at - begin) / MOST_LOOKS)
@@ -169,7 +167,7 @@ def read_layout(
         query = lookup.look_up(queries, scope, (*ADDRESS, *learned), window)
         answer = client.query(query, until - time.monotonic(), at)
         found = lookup.read(queries, answer.rows(), learned)
-        learned = found.learned
+        learned = dict(found.learned)
         if {*learned} <= {*found.layout.targets}:
             break
     return found

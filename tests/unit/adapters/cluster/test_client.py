@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +13,10 @@ from aiohttp import web
 
 from servingpool.adapters.cluster import objects
 from servingpool.adapters.cluster.client import Cluster
-from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, Invalid, NotInstalled, Unanswered
+from servingpool.adapters.cluster.errors import ClusterError, Conflict, Forbidden, NotInstalled, Unanswered
 
 POOL = ("chat", "pool")
+SCALED_OBJECTS = ("keda.sh", "v1alpha1", "scaledobjects")
 WORKLOAD = objects.workload({"metadata": {"namespace": "chat", "name": "vllm", "uid": "d"}, "spec": {"replicas": 2}})
 
 
@@ -25,17 +27,17 @@ class Api:
         self.asked: list[tuple[str, str, str, Any]] = []
         self.query: dict[str, str] = {}
         self.status = 200
+        self.missing = "/nothing"
+        """End of the paths that are not there."""
         self.answers: Any = None
         """Of an object. A function makes it from the query."""
-        self.details: dict[str, str] = {}
-        """Of a refusal."""
 
     async def answer(self, request: web.Request) -> web.Response:
         body = await request.json() if request.can_read_body else dict(request.query)
         self.query = dict(request.query)
         self.asked.append((request.method, request.path, request.content_type, body))
-        refusal = {"kind": "Status", "message": "server's detail.", "details": self.details}
-        status = self.status
+        refusal = {"kind": "Status", "message": "server's detail.", "details": {}}
+        status = 404 if request.path.endswith(self.missing) else self.status
         answer = self.answers(self.query) if callable(self.answers) else self.answers
         answer = {"metadata": {}, **(answer or {})}
         return web.json_response(answer if status == 200 else refusal, status=status)
@@ -113,18 +115,6 @@ async def test_a_deletion_cost_is_applied_and_taken_back_as_ours_alone(
     assert body == {"apiVersion": "v1", "kind": "Pod", "metadata": metadata | said}
     assert fake.query == {"fieldManager": "servingpool-operator", "timeout": "10s", "force": "false"}
     assert cluster.writes["cost"] == 1
-
-
-@pytest.mark.parametrize(("details", "kind"), [({}, Conflict), ({"name": "vllm-1", "kind": "pods"}, Invalid)])
-async def test_a_policy_that_refuses_a_deletion_cost_is_no_conflict(
-    api: tuple[Api, Cluster], details: dict[str, str], kind: type[ClusterError]
-) -> None:
-    """As one it would be logged as somebody else's cost, and counted as no failure."""
-    fake, cluster = api
-    fake.status, fake.details = 422, details
-    with pytest.raises(ClusterError) as caught:
-        await cluster.set_deletion_cost(("chat", "vllm-1"), "p-1", -1)
-    assert type(caught.value) is kind
 
 
 async def test_a_status_is_merged(api: tuple[Api, Cluster]) -> None:
@@ -208,11 +198,24 @@ async def test_a_list_that_breaks_off_is_not_taken_for_the_whole(api: tuple[Api,
         await cluster.uids(("", "v1", "pods"), "chat")
 
 
-async def test_of_a_kind_that_is_not_installed_there_are_none(api: tuple[Api, Cluster]) -> None:
+@pytest.mark.parametrize("served", [[], [{"name": "scaledobjects"}]])
+async def test_a_list_that_is_not_found_is_empty_only_where_discovery_lacks_the_kind(
+    api: tuple[Api, Cluster], served: list[dict[str, str]]
+) -> None:
+    """A proxy's 404 emptied the caches."""
     fake, cluster = api
-    fake.status = 404
-    assert (await cluster.count(("keda.sh", "v1alpha1", "scaledobjects"), None)).objects == 0
-    assert await cluster.uids(("keda.sh", "v1alpha1", "scaledobjects"), None) == set()
+    fake.missing = "/scaledobjects"
+    fake.answers = {"groups": [{"versions": [{"groupVersion": "keda.sh/v1alpha1"}]}], "resources": served}
+    with pytest.raises(NotInstalled) if served else nullcontext():
+        assert await cluster.uids(SCALED_OBJECTS, None) == set()
+
+
+async def test_an_object_is_no_list(api: tuple[Api, Cluster]) -> None:
+    """As a list of Leases it ended the process."""
+    _, cluster = api
+    for asked in cluster.uids(SCALED_OBJECTS, None), cluster.list_leases("chat", ""), cluster.serves(SCALED_OBJECTS):
+        with pytest.raises(Unanswered):
+            await asked
 
 
 async def test_a_watch_tells_changes_until_the_server_ends_it_or_refuses(api: tuple[Api, Cluster]) -> None:

@@ -73,13 +73,6 @@ def test_a_failure_leaves_no_cycle_that_only_the_garbage_collector_ends() -> Non
         gc.enable()
 
 
-@pytest.mark.parametrize("message", [7, None, {"a": 1}])
-def test_a_message_that_is_no_text_is_left_out(message: object) -> None:
-    assert (
-        str(refused(json.dumps({"message": message}))) == "Cannot scale Deployment chat/vllm: 422 Unprocessable Entity"
-    )
-
-
 def test_a_message_is_told_bounded_and_without_controls() -> None:
     """A webhook writes it, and it stands in conditions, logs and terminals."""
     told = str(refused(json.dumps({"message": "no\x1b]0;owned\x07\r\nFAKE\u202e line" + "x" * 100_000})))

@@ -303,3 +303,14 @@ def test_a_tenants_many_labels_push_out_none_that_more_namespaces_need_later() -
     known = {f"label{number}": 1 for number in range(lookup.MOST_LEARNED)}
     rows = [*twins("a", "copy"), *twins("b", "copy"), *twins("c", "service")]
     assert list(lookup.read(QUERIES, rows, known).learned)[:2] == ["service", "copy"]
+
+
+def test_no_namespace_is_read_by_a_label_of_its_engines_own_however_many_there_are() -> None:
+    own = {f"of-{label}": label for label in "abcdefghijkl"}
+    rows = [
+        {"metric": {"part": "own", "namespace": name, "own": label}, "value": [0, "1"]} for name, label in own.items()
+    ]
+    rows.append({"metric": {"part": "targets"}, "value": [0, "1"]})
+    apart = lookup.read(QUERIES, rows, dict.fromkeys(own.values(), 1)).apart
+    assert len(apart) == lookup.MOST_APART + 1
+    assert {name: own[name] in by for by, names in apart.items() for name in names} == dict.fromkeys(own, False)
