@@ -12,13 +12,7 @@ def raw(**more: Any) -> dict[str, Any]:
     return {
         "apiVersion": "servingpool.dev/v1alpha1",
         "kind": "ServingPool",
-        "metadata": {
-            "name": "chat",
-            "namespace": "ml",
-            "uid": "u",
-            "generation": 3,
-            "labels": {},
-        },
+        "metadata": {"name": "chat", "namespace": "ml", "uid": "u", "generation": 3, "labels": {}},
         "spec": {"model": "llama", "slo": {"timeToFirstToken": "2s"}, "targets": [{"name": "llama", "max": 8}]},
     } | more
 

@@ -33,12 +33,7 @@ PROFILE = "timeToFirstTokenFrom: ARRIVAL\nmodelLabel: model_name\nfigures:\n  ru
 
 
 @fuzzed(4.0)
-@given(
-    at=st.integers(0, len(WHOLE)),
-    put=st.binary(max_size=30),
-    drop=st.integers(0, 40),
-    piece=st.integers(1, 2_000),
-)
+@given(at=st.integers(0, len(WHOLE)), put=st.binary(max_size=30), drop=st.integers(0, 40), piece=st.integers(1, 2_000))
 def test_a_damaged_recording_is_read_or_refused(at: int, put: bytes, drop: int, piece: int) -> None:
     damaged, reader = WHOLE[:at] + put + WHOLE[at + drop :], Reader()
     with contextlib.suppress(RecordingError):

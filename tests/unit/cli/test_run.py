@@ -68,13 +68,7 @@ def test_without_flags_the_file_counts(tmp_path: Path, operated: list[tuple[Oper
     assert (config.interval, config.namespaces, kubeconfig) == (15.0, ("from-file",), None)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--interval", "soon"), "'soon' is not a duration"),
-        ((), "backends"),
-    ],
-)
+@pytest.mark.parametrize(("options", "said"), [(("--interval", "soon"), "'soon' is not a duration"), ((), "backends")])
 def test_what_is_wrong_is_said_and_nothing_starts(
     tmp_path: Path, operated: list[tuple[OperatorConfig, str | None]], options: tuple[str, ...], said: str
 ) -> None:

@@ -67,12 +67,7 @@ class TestSlo:
 
 
 class TestRatio:
-    @given(
-        st.integers(0, 40),
-        st.integers(0, 40),
-        st.floats(0.01, 5.0),
-        st.floats(1.0, 20.0),
-    )
+    @given(st.integers(0, 40), st.integers(0, 40), st.floats(0.01, 5.0), st.floats(1.0, 20.0))
     def test_what_it_asks_for_is_the_fewest_that_meet_it(self, p: int, d: int, least: float, wide: float) -> None:
         ratio = Ratio(least, least * wide)
         asked = ratio.prefill(d)

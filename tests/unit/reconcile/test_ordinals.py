@@ -100,12 +100,35 @@ def test_replicas_that_start_one_after_another_are_ready_after_as_many_cold_star
     assert f"{missing} of {part.replicas} replicas are starting, ready in about {left}." in cluster.message("SLOMet")
 
 
-@pytest.mark.parametrize(("lost", "left"), [((), 4), (("vllm-0",), 5), (("vllm-1", "vllm-3"), 6)])
-def test_a_number_that_no_pod_has_is_a_replica_that_does_not_come(lost: tuple[str, ...], left: int) -> None:
-    cluster = numbered(replicas=7, fewest=4, lost=lost)
+@pytest.mark.parametrize(
+    ("start", "lost", "left"), [(0, (), 4), (0, (0,), 5), (0, (1, 3), 6), (5, (5,), 5), (5, (11,), 4)]
+)
+def test_a_number_that_no_pod_has_is_a_replica_that_does_not_come(
+    start: int, lost: tuple[int, ...], left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(test_other_kinds.SPECS[STS], "ordinals", {"start": start})
+    for module in (fake_cluster, test_other_kinds):
+        monkeypatch.setattr(module, "pod", lambda name, number: f"{name}-{start + number}")
+    cluster = numbered(replicas=7, fewest=4, lost=[f"vllm-{each}" for each in lost])
+    names = [f"vllm-{each}" for each in lost if each < start + 6]
+    cluster.step()
+    assert [one.name for one in cluster.observation().starting] == names
     cluster.step(minutes=60)
     assert cluster.services["vllm"].replicas == left
-    assert all(name in str(cluster.status()["lastDecision"]) for name in lost)
+    assert all(name in str(cluster.status()["lastDecision"]) for name in names)
+
+
+def test_a_number_without_a_pod_starts_at_first() -> None:
+    """As while its pod is evicted."""
+    cluster = numbered(replicas=4, fewest=4)
+    cluster.step(minutes=5)
+    cluster.lost = ("vllm-0",)
+    cluster.cache.see_pod(cluster.raws.pop("vllm-0"), gone=True)
+    ages = []
+    for _ in range(3):
+        cluster.step()
+        ages += [one.age for one in cluster.observation().starting]
+    assert ages == [0.0, TICK, 2.0 * TICK]
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,8 @@ class ClusterCache:
         self.left_out = LeftOut()
         self.as_ordered: Callable[[Workload], Workload] | None = None
         """A target after our own orders, which the watch may not show yet; None where nobody orders."""
+        self.absent: dict[TargetKey, dict[int, float]] = {}
+        """Unix time in seconds since when numbers of a target have no pod; each look at its replicas writes it."""
         self._workloads: dict[TargetKey, Workload] = {}
         self._revisions: dict[Owned, Owner] = {}
         """ReplicaSets to what controls them."""
@@ -136,6 +138,7 @@ class ClusterCache:
             self._note(found)
         else:
             self._workloads.pop(key, None)
+            self.absent.pop(key, None)
 
     def _note(self, workload: Workload) -> None:
         if workload.left_out:

@@ -131,6 +131,8 @@ class Workload:
     """Why its controller cannot make pods, in the API server's words; empty where it can, or where it does not tell."""
     in_turn: bool = False
     """Whether replicas start one after another, each once the replica before is Ready."""
+    first: int = 0
+    """The number of the first pod, of a kind that numbers its pods."""
     left_out: tuple[str, ...] = ()
     """Parts of the object that are not read, each with the reason."""
 
@@ -301,6 +303,7 @@ def target(key: TargetKey, raw: Raw, pods: Sequence[Raw], *, replicas: int) -> W
         ending="deletionTimestamp" in raw["metadata"],
         refusal=_refusal(raw),
         in_turn=kinds.in_turn(key.sort, raw),
+        first=kinds.first_ordinal(key.sort, raw),
         left_out=tuple(
             f"arguments of container {container.get('name')}: longer than {input_limits.ARGUMENTS} characters"
             for container, given in zip(serving, said, strict=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from copy import deepcopy
 from typing import Any
 
 STEP = re.compile(r"[^.\[\]]+")
@@ -16,19 +15,12 @@ def without(changes: dict[str, Any], fields: Iterable[str]) -> dict[str, Any]:
     `fields`: paths as in the causes of a 422, such as `status.conditions[3].type`. One that is not in the changes
     removes nothing.
     """
-    lists: dict[str, set[int]] = {}
-    whole: set[str] = set()
-    for path in fields:
-        root, name, *rest = [*STEP.findall(path), "", ""][:3]
-        if root != "status" or not name:
-            continue
-        index = rest[0]
-        if index.isdigit() and isinstance(changes.get(name), list):
-            lists.setdefault(name, set()).add(int(index))
-        else:
-            whole.add(name)
-    left = {name: deepcopy(value) for name, value in changes.items() if name not in whole}
-    for name, refused in lists.items():
-        if name in left:
-            left[name] = [one for index, one in enumerate(left[name]) if index not in refused]
+    refused = {tuple([*STEP.findall(path), "", "", ""][:3]) for path in fields}
+    left: dict[str, Any] = {}
+    for name, value in changes.items():
+        parts = {part for root, field, part in refused if (root, field) == ("status", name)}
+        if isinstance(value, list) and all(part.isdecimal() for part in parts):
+            left[name] = [one for index, one in enumerate(value) if str(index) not in parts]
+        elif not parts:
+            left[name] = value
     return left

@@ -11,27 +11,14 @@ from typing import Any
 
 from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.http_client import PrometheusClient
-from servingpool.adapters.prometheus.promql import quote
+from servingpool.adapters.prometheus.promql import ADDRESS, SCRAPING, quote
 from servingpool.adapters.prometheus.rows import Unread
 from servingpool.catalogue.metrics import POOL, Metric
 
 MOST_POINTS = 10_000
 """Points of a series in one answer; Prometheus refuses more than 11,000."""
 HPA_DESIRED = "kube_horizontalpodautoscaler_status_desired_replicas"
-SCRAPING = frozenset(
-    {
-        "instance",
-        "job",
-        "endpoint",
-        "container",
-        "service",
-        "node",
-        "prometheus",
-        "prometheus_replica",
-        "replica",
-        "pod",
-    }
-)
+ADDED = frozenset({*ADDRESS, *SCRAPING, "pod"})
 """Labels that scraping adds, by which series of one pool may differ: an operator's pods, or Prometheus' replicas."""
 
 
@@ -144,7 +131,7 @@ class OwnRecord:
         mine = (labels.pop("exported_namespace", "") or own, labels.pop("pool")) == self.key
         metric = _BY_NAME[labels.pop("__name__")]
         said = {name: labels.pop(name) for name in metric.labels[2:]}
-        source = frozenset((name, to) for name, to in labels.items() if name in SCRAPING)
+        source = frozenset((name, to) for name, to in labels.items() if name in ADDED)
         values = [(float(at), float(value)) for at, value in samples(row)] if mine else []
         return source, frozenset(labels.items()) - source, metric, said, values
 

@@ -173,8 +173,8 @@ def observe(
     """
     namespace, model, names = pool.metadata.namespace, pool.spec.model, pool.spec.target_names
     found = None if isinstance(reading, Unknown) else (reading, namespace, model)
-    each = [numbered(replicas(cache.replicas(one), one.size, found, now), one.key, one.replicas) for one in workloads]
-    seen = of_all(names, each)
+    each = [replicas(cache.replicas(one), one.size, found, now) for one in workloads]
+    seen = of_all(names, [numbered(those, one, cache.absent, now) for those, one in zip(each, workloads, strict=True)])
     selection, requested = seen.selection, sum(workload.replicas for workload in workloads)
     metrics: tuple[ReplicaMetrics, ...] | Unknown
     if isinstance(reading, Unknown):

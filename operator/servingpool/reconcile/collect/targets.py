@@ -119,8 +119,8 @@ def _stage(pool: ServingPool, role: Role, slo: Slo) -> ServingPool:
     return pool.model_copy(update={"spec": spec.model_copy(update={"slo": part, "targets": targets})})
 
 
-MOST_ABSENT, LONG_ABSENT = 64, 3600.0
-"""Numbers without a pod that are told of, and the age of each, in seconds: how long it has none is not known."""
+MOST_ABSENT = 64
+"""Numbers without a pod that are told of."""
 OTHER_BUCKETS = Unknown("the pods of one replica have different histogram buckets")
 _WHAT = {"replica", "scraped_at", "ttft_from_admission"}
 """Fields of a sample that are no figures."""
@@ -166,22 +166,25 @@ def replicas(
     return _together(whole, starting, selection, now)
 
 
-def numbered(found: Replicas, target: TargetKey, ordered: int) -> Replicas:
+def numbered(found: Replicas, target: Workload, absent: dict[TargetKey, dict[int, float]], now: float) -> Replicas:
     """The replicas with their ordinals, where the kind removes the highest first.
 
-    A number below these that no pod has, as where its node is lost, is a replica that does not come.
+    A number below these that no pod has, as where its node is lost, is a replica that starts, and in the end does not
+    come. `absent`: since when numbers have no pod (Unix time in seconds), kept here from look to look.
     """
-    if target.sort not in kinds.ORDINAL:
+    key = target.key
+    if key.sort not in kinds.ORDINAL:
         return found
     ready, starting = (
         # Of a group, the first pod is the one that is named so.
-        [replace(one, ordinal=kinds.ordinal(target.sort, target.name, one.name.partition("+")[0])) for one in those]
+        [replace(one, ordinal=kinds.ordinal(key.sort, key.name, one.name.partition("+")[0])) for one in those]
         for those in (found.ready, found.starting)
     )
     known = {one.ordinal for one in (*ready, *starting) if one.ordinal is not None}
-    top = max(known, default=0)
-    below = range(max(0, top + 1 - min(ordered, len(known) + MOST_ABSENT)), top)
-    gone = [Replica(f"{target.name}-{each}", age=LONG_ABSENT, ordinal=each) for each in below if each not in known]
+    end = min(max(known, default=0), target.first + min(target.replicas, len(known) + MOST_ABSENT))
+    before = absent.get(key, {})
+    absent[key] = since = {each: before.get(each, now) for each in range(target.first, end) if each not in known}
+    gone = [Replica(f"{key.name}-{each}", age=max(0.0, now - at), ordinal=each) for each, at in since.items()]
     return replace(found, ready=tuple(ready), starting=(*starting, *gone))
 
 
