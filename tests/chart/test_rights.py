@@ -21,7 +21,7 @@ RULES = {
     ("apps", "statefulsets"): {"get"},
     ("apps", "statefulsets/scale"): {"get", "patch"},
     ("", "pods"): {"list", "watch", "patch"},
-    ("", "events"): {"create"},
+    ("", "events"): {"create", "list"},
     ("autoscaling", "horizontalpodautoscalers"): {"list", "watch"},
     ("keda.sh", "scaledobjects"): {"list", "watch"},
 }

@@ -32,6 +32,7 @@ CAN_I = [
     ("deployments.apps", "", "list watch"),
     ("deployments.apps/scale", "", "patch"),
     ("events", "", "create"),
+    ("events", "", "list"),
     ("horizontalpodautoscalers.autoscaling", "", "list watch"),
     ("pods", "", "list watch patch"),
     ("replicasets.apps", "", "list watch"),

@@ -100,12 +100,7 @@ def test_a_group_stops_the_last_started_first(tmp_path: Path) -> None:
 
 
 def test_a_process_that_dies_before_it_is_ready_is_reported_with_its_log(tmp_path: Path) -> None:
-    child = SupervisedProcess(
-        "child",
-        ["sh", "-c", "echo no such flag; exit 3"],
-        tmp_path / "log",
-        ready=lambda: False,
-    )
+    child = SupervisedProcess("child", ["sh", "-c", "echo no such flag; exit 3"], tmp_path / "log", ready=lambda: False)
     with pytest.raises(ProcessError, match=r"(?s)child exited with 3.*no such flag"):
         child.start().wait_ready()
 

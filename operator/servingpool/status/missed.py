@@ -116,17 +116,18 @@ def _held_back(stage: StagePlan, permission: ScalePermission) -> tuple[str, str,
     if (none := left_nothing(stage)) is not None:
         return none.name.value, none.reason, none.name.action
     short = _short(stage)
+    kept = short and permission.reason in KEEP_FROM_READY
     if short and not permission.act and decision.replicas > sum(part.requested for part in decision.parts):
         return of_ready
-    if isinstance(need, Unknown):
-        if not short:
-            return "MetricsAvailable", f"the need is unknown ({need.reason})", "See the condition MetricsAvailable."
-    elif not isinstance(decision.capacity, Unknown) and decision.capacity < need:
+    if isinstance(need, Unknown) and not short:
+        return "MetricsAvailable", f"the need is unknown ({need.reason})", "See the condition MetricsAvailable."
+    if not isinstance(need, Unknown) and not isinstance(decision.capacity, Unknown) and decision.capacity < need:
         cuts = [one for one in decision.limits if one.after < one.before and one.name != LimitName.MAXIMUM]
-        cuts = [one for one in cuts if one.name in LASTING] if _cut_by_max(stage) else cuts
+        # What keeps ordered replicas from Ready comes before limits that end by themselves once these are.
+        cuts = [one for one in cuts if one.name in LASTING] if kept or _cut_by_max(stage) else cuts
         if cuts:
             return cuts[-1].name.value, cuts[-1].reason, cuts[-1].name.action
-    return of_ready if short and permission.reason in KEEP_FROM_READY else None
+    return of_ready if kept else None
 
 
 def _starting(stage: StagePlan) -> str:

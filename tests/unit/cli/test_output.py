@@ -120,11 +120,7 @@ def test_explain_shows_a_pool_whose_strings_are_a_strangers(text: str) -> None:
     decision = {"at": at, "replicas": 4, "verdict": "Hold", "reason": text, "limits": [limit], "warnings": [text]}
     raw = {
         "metadata": {"namespace": "chat", "name": "pool", "uid": "u", "generation": 1},
-        "spec": {
-            "model": text,
-            "slo": {"timeToFirstToken": "2s"},
-            "targets": [{"name": "vllm", "min": 1, "max": 8}],
-        },
+        "spec": {"model": text, "slo": {"timeToFirstToken": "2s"}, "targets": [{"name": "vllm", "min": 1, "max": 8}]},
         "status": {"conditions": [condition], "lastDecision": decision, "history": [change], "replicas": 2},
     }
     file = io.StringIO()

@@ -131,6 +131,25 @@ def test_a_number_without_a_pod_starts_at_first() -> None:
     assert ages == [0.0, TICK, 2.0 * TICK]
 
 
+def test_a_quota_that_refuses_a_stateful_sets_pods_is_told_in_its_own_words() -> None:
+    """Its status does not tell; events do, and older ones of pods that stand by now."""
+    cluster = numbered(replicas=1)
+    cluster.services["vllm"].quota = 2
+    words = 'create Pod vllm-{0} in StatefulSet vllm failed error: pods "vllm-{0}" is forbidden: exceeded quota: q, {1}'
+    cluster.events = tuple(
+        {"metadata": {}, "message": words.format(pod, which), "lastTimestamp": at}
+        for pod, which, at in ((2, "pods=1", "2026-01-02"), (2, "pods=9", "2026-01-01"), (1, "pods=9", "2026-01-03"))
+    )
+    cluster.step(minutes=25)
+    assert cluster.condition("Ready")[1] == "SucceededGetScale"
+    cluster.services["vllm"].rate = 60.0
+    while cluster.condition("Ready")[1] != "FailedCreate":
+        cluster.step()
+    said = 'have no pod, because the API server refuses it: pods "vllm-2" is forbidden: exceeded quota: q, pods=1'
+    assert all(said in cluster.message(type_) for type_ in ("Ready", "SLOMet"))
+    assert "Raise the quota that the message names." in cluster.message("SLOMet")
+
+
 @pytest.mark.parametrize(
     ("sort", "pod", "number"),
     [

@@ -40,6 +40,7 @@ class OtherKinds(FakeCluster):
     scalable = True
     owner: dict[str, Any] | None = None
     worker_ready = True
+    events: tuple[dict[str, Any], ...] = ()
 
     def show(self, name: str) -> None:
         service = self.services[name]
@@ -85,6 +86,8 @@ class OtherKinds(FakeCluster):
             raise self.hides
         if path.endswith("/pods"):
             return {"items": list(self.raws.values())}
+        if path.endswith("/events"):
+            return {"items": self.events}
         name = path.removesuffix("/scale").rpartition("/")[2]
         base = f"/apis/{group}/{version}/namespaces/chat/{plural}/{name}"
         if path not in {base, f"{base}/scale"} or name not in self.services:
@@ -103,7 +106,7 @@ class OtherKinds(FakeCluster):
             return {
                 "metadata": meta,
                 "spec": service.number.scale_spec(),
-                "status": {"replicas": replicas, "selector": selector},
+                "status": {"replicas": replicas - service.unmade, "selector": selector},
             }
         meta["managedFields"] = service.number.managed_fields()
         meta["ownerReferences"] = [self.owner] if self.owner is not None else []

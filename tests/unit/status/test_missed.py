@@ -206,13 +206,7 @@ def test_a_step_limit_that_holds_the_fleet_back_is_named() -> None:
     assert re.search(r"MaxChangePerStep holds the fleet back: this step stops at \d: maxChangePerStep is 1\.", said)
 
 
-def test_a_rollout_and_a_quota_that_keep_replicas_from_ready_are_named() -> None:
-    world = pool()
-    world.services["vllm"].quota = 2
-    said = until(world, "ScaleUpHeldBack", 28.0)
-    assert re.search(r" desired, 2 ready\)\. FailedCreate holds the fleet back: \d of \d replicas have no pod", said), (
-        said
-    )
+def test_a_rollout_that_keeps_replicas_from_ready_is_named() -> None:
     world = pool()
     until(world, "ReplicasStarting", 28.0)
     world.rollout()

@@ -7,6 +7,7 @@ scale, one for the object when that has changed, and one for the pods of a kind 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections import defaultdict
@@ -20,7 +21,7 @@ from servingpool.adapters.cluster.arguments import batch_limit
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.devices import Api, devices_of
 from servingpool.adapters.cluster.drain import read_drain
-from servingpool.adapters.cluster.errors import ClusterError, Forbidden, NotFound
+from servingpool.adapters.cluster.errors import ClusterError, Forbidden, NotFound, said
 from servingpool.adapters.cluster.fair_order import in_turns
 from servingpool.adapters.cluster.kinds import Sort, base_of, path_of, plural_of
 from servingpool.adapters.cluster.objects import Kind, Raw, TargetKey, Workload
@@ -169,6 +170,9 @@ async def read_target(
             found = objects.target(key, raw, pods or (), replicas=replicas)
             if pods is None:
                 found = await _seen_in_pods(api, found, selector.text)
+        if key.sort in kinds.ORDINAL:
+            unmade = f"{key.name}-{found.first + standing}" if standing < replicas else ""
+            found = replace(found, refusal=await _refusal(api, key, unmade) if unmade else "")
     except NotFound as error:
         raise Unscalable(Fault.NO_TARGET) from error
     except Forbidden as error:
@@ -176,6 +180,20 @@ async def read_target(
     except (TypeError, ValueError) as error:
         raise Unscalable(Fault.FAILED, f"its fields are not as expected ({type(error).__name__}: {error})") from error
     return version, replace(found, resource=resource, selector=selector, standing=standing)
+
+
+async def _refusal(api: Api, key: TargetKey, pod: str) -> str:
+    """Why this pod cannot be made, as the last event says; empty where none does, or where events may not be read.
+
+    Of such kinds the status does not tell.
+    """
+    about = f"reason=FailedCreate,involvedObject.kind=StatefulSet,involvedObject.name={key.name}"
+    with contextlib.suppress(ClusterError):
+        events = (await api.get(path_of("v1", "events", key.namespace), fieldSelector=about))["items"]
+        told = [(str(one.get("lastTimestamp")), str(one.get("message"))) for one in events]
+        _, last = max((one for one in told if f" Pod {pod} " in one[1]), default=("", ""))
+        return said(last.partition(" failed error: ")[2])
+    return ""
 
 
 async def _seen_in_pods(api: Api, target: Workload, selector: str) -> Workload:
