@@ -75,6 +75,7 @@ def test_an_order_of_pods_that_start_one_after_another_takes_as_many_cold_starts
     target = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "vllm", "min": 5, "max": 8}
     cluster.pool(targets=[target])
     cluster.step(minutes=1.5)
+    assert cluster.message("Ready").endswith(" Further pods wait for vllm-1, which is not Ready.")
     assert cluster.writes.scales == [(("chat", "vllm"), 1, 5)]
     assert cluster.status()["lastDecision"]["horizon"] == "8m15s"
     while len(cluster.services["vllm"].engines) < 5:

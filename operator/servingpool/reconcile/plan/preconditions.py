@@ -37,8 +37,7 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
     pool, requested = seen.pool, seen.observation.requested
     if pool.metadata.deletion_timestamp is not None:
         return ScalePermission(False, *Reason.POOL_ENDING.said())
-    ending = next((target.workload.key for target in seen.targets if target.workload.ending), None)
-    if ending is not None:
+    if (ending := next((target.workload.key for target in seen.targets if target.workload.ending), None)) is not None:
         return ScalePermission(False, *Reason.TARGET_ENDING.said(target=ending))
     elsewhere = next((found for target in seen.targets if (found := _not_ours(pool, target)) is not None), None)
     if elsewhere is not None:
@@ -48,15 +47,17 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
         return ScalePermission(False, *Reason.SCALING_DISABLED.said(target=first.workload.key, min=first.spec.min))
     if drift is not None:
         return ScalePermission(True, Reason.REPLICAS_CONTESTED, drift)
-    incomplete = _of_missing(seen, unschedulable)
-    if incomplete is not None:
+    if (incomplete := _of_missing(seen, unschedulable)) is not None:
         return incomplete
     if seen.observation.rollout:
         return ScalePermission(True, *Reason.ROLLOUT_IN_PROGRESS.said())
     message = Reason.SUCCEEDED_GET_SCALE.message(target=" and ".join(str(one.workload.key) for one in seen.targets))
-    in_turn = [str(target.workload.key) for target in seen.targets if target.workload.in_turn]
-    if in_turn:
-        message += f" Pods of {' and '.join(in_turn)} start one by one: recreate it with podManagementPolicy: Parallel."
+    if in_turn := {target.name: str(target.workload.key) for target in seen.targets if target.workload.in_turn}:
+        sets = " and ".join(in_turn.values())
+        message += f" Pods of {sets} start one by one: recreate it with podManagementPolicy: Parallel."
+    blocking = next((one.name for one in seen.observation.starting if one.target in in_turn), "")
+    if blocking and requested > len(seen.observation.ready) + len(seen.observation.starting):
+        message += f" Further pods wait for {blocking}, which is not Ready."
     return ScalePermission(True, Reason.SUCCEEDED_GET_SCALE, message)
 
 
@@ -127,8 +128,7 @@ def in_mode(mode: Mode, auto: ScalePermission) -> ScalePermission:
         return auto
     reason, message = NOT_APPLIED[mode]
     if auto.reason.status is Truth.FALSE:
-        effect = "limited" if auto.act else "blocked"
-        message = f"{message} Auto would be {effect} ({auto.reason}): {auto.message}"
+        message = f"{message} Auto would be {'limited' if auto.act else 'blocked'} ({auto.reason}): {auto.message}"
     return ScalePermission(False, reason, message)
 
 
