@@ -272,12 +272,7 @@ QUICK = [
         never_ready,
         condition(GROWING, "Ready", "RolloutInProgress"),
     ),
-    Fault(
-        "DNS gone",
-        "no name resolved, no connection left",
-        no_names,
-        log(r"The lease was not renewed[^\n]*"),
-    ),
+    Fault("DNS gone", "no name resolved, no connection left", no_names, log(r"The lease was not renewed[^\n]*")),
 ]
 """Those of `make test`."""
 
@@ -370,12 +365,7 @@ LONG = [
         missed_delete,
         condition("missed", "Ready", "TargetNotFound"),
     ),
-    Fault(
-        "1,000 pools at once",
-        "1,000 pools made in another namespace",
-        thousand_pools,
-        last_of_them,
-    ),
+    Fault("1,000 pools at once", "1,000 pools made in another namespace", thousand_pools, last_of_them),
     Fault(
         "certificate expired",
         "the server shows an expired certificate",

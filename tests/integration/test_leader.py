@@ -27,11 +27,7 @@ def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]
 def pair(
     cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[OperatorProcess, ...]]:
-    settings = settings_on(
-        prometheus.url,
-        namespaces=[cluster.namespace],
-        leaderElection=ELECTION,
-    )
+    settings = settings_on(prometheus.url, namespaces=[cluster.namespace], leaderElection=ELECTION)
     directory = tmp_path_factory.mktemp("pair")
     both = tuple(OperatorProcess(cluster.plane, directory / name, settings) for name in ("a", "b"))
     for operator in both:

@@ -151,6 +151,19 @@ def test_a_quota_that_refuses_a_stateful_sets_pods_is_told_in_its_own_words() ->
     assert "Raise the quota that the message names." in cluster.message("SLOMet")
 
 
+def test_so_is_a_quota_that_lets_no_pod_come_back() -> None:
+    cluster = numbered(replicas=4, fewest=4)
+    cluster.step(minutes=5)
+    cluster.lost = ("vllm-0",)
+    cluster.cache.see_pod(cluster.raws.pop("vllm-0"), gone=True)
+    said = "create Pod vllm-{0} in StatefulSet vllm failed error: no more of vllm-{0}"
+    cluster.events = tuple({"metadata": {}, "message": said.format(pod), "lastTimestamp": pod} for pod in (0, 1))
+    cluster.step(minutes=1)
+    assert cluster.message("Ready").startswith(
+        "1 of 4 replicas have no pod, because the API server refuses it: no more of vllm-0."
+    )
+
+
 @pytest.mark.parametrize(
     ("sort", "pod", "number"),
     [

@@ -106,7 +106,7 @@ class OtherKinds(FakeCluster):
             return {
                 "metadata": meta,
                 "spec": service.number.scale_spec(),
-                "status": {"replicas": replicas - service.unmade, "selector": selector},
+                "status": {"replicas": len(self.raws) // self.pods, "selector": selector},
             }
         meta["managedFields"] = service.number.managed_fields()
         meta["ownerReferences"] = [self.owner] if self.owner is not None else []

@@ -170,9 +170,6 @@ async def read_target(
             found = objects.target(key, raw, pods or (), replicas=replicas)
             if pods is None:
                 found = await _seen_in_pods(api, found, selector.text)
-        if key.sort in kinds.ORDINAL:
-            unmade = f"{key.name}-{found.first + standing}" if standing < replicas else ""
-            found = replace(found, refusal=await _refusal(api, key, unmade) if unmade else "")
     except NotFound as error:
         raise Unscalable(Fault.NO_TARGET) from error
     except Forbidden as error:
@@ -180,20 +177,6 @@ async def read_target(
     except (TypeError, ValueError) as error:
         raise Unscalable(Fault.FAILED, f"its fields are not as expected ({type(error).__name__}: {error})") from error
     return version, replace(found, resource=resource, selector=selector, standing=standing)
-
-
-async def _refusal(api: Api, key: TargetKey, pod: str) -> str:
-    """Why this pod cannot be made, as the last event says; empty where none does, or where events may not be read.
-
-    Of such kinds the status does not tell.
-    """
-    about = f"reason=FailedCreate,involvedObject.kind=StatefulSet,involvedObject.name={key.name}"
-    with contextlib.suppress(ClusterError):
-        events = (await api.get(path_of("v1", "events", key.namespace), fieldSelector=about))["items"]
-        told = [(str(one.get("lastTimestamp")), str(one.get("message"))) for one in events]
-        _, last = max((one for one in told if f" Pod {pod} " in one[1]), default=("", ""))
-        return said(last.partition(" failed error: ")[2])
-    return ""
 
 
 async def _seen_in_pods(api: Api, target: Workload, selector: str) -> Workload:
@@ -319,6 +302,7 @@ class TargetReader:
     async def _read(self, key: TargetKey, version: str) -> None:
         try:
             found = await read_target(self._api, self._discovery, key, version, self._held.get(key))
+            told = await self._with_refusal(found[1])
         except Unscalable as fault:
             self._fail(key, version, fault.fault, fault.detail)
         except ClusterError as error:
@@ -330,7 +314,23 @@ class TargetReader:
         else:
             self._held[key], self._read_at[key] = found, self._clock()
             self._failures.pop(key, None)
-            self.cache.see_target(key, found[1])
+            self.cache.see_target(key, told)
+
+    async def _with_refusal(self, found: Workload) -> Workload:
+        """The target, and why pods of it cannot be made, as the last event says: the status of such kinds does not."""
+        key = found.key
+        if key.sort not in kinds.ORDINAL or found.standing >= found.replicas:
+            return found
+        pods = {pod.name for replica in self.cache.replicas(found) for pod in replica}
+        about = f"reason=FailedCreate,involvedObject.kind=StatefulSet,involvedObject.name={key.name}"
+        with contextlib.suppress(ClusterError):
+            events = (await self._api.get(path_of("v1", "events", key.namespace), fieldSelector=about))["items"]
+            # Such as: create Pod vllm-2 in StatefulSet vllm failed error: pods "vllm-2" is forbidden.
+            texts = [(str(one.get("lastTimestamp")), str(one.get("message"))) for one in events]
+            unmade = (one for one in texts if one[1].partition(" Pod ")[2].partition(" ")[0] not in pods)
+            _, last = max(unmade, default=("", ""))
+            return replace(found, refusal=said(last.partition(" failed error: ")[2]))
+        return found
 
     def _fail(self, key: TargetKey, version: str, fault: Fault, detail: str) -> None:
         """This target cannot be scaled, which seldom changes by itself."""

@@ -148,7 +148,8 @@ def _stage(
             workload,
             owned.get(workload.key, pool.key),
             cache.autoscalers(workload.key),
-            sum(one.target == name for one in (*observation.ready, *observation.starting)),
+            sum(one.target == name for one in (*observation.ready, *observation.starting))
+            - len(cache.absent.get(workload.key, ())),
             tuple(f"Pod {pod.name} of {pod.owner}" for pod in cache.strangers(workload)),
             next((pod.unschedulable for pod in cache.pods(workload) if pod.unschedulable), ""),
         )

@@ -39,7 +39,7 @@ class SeenTarget:
     autoscalers: Sequence[Autoscaler]
     """Others that scale it."""
     seen: int
-    """Replicas of the target that are ready or starting."""
+    """Replicas of the target that have a pod, ready or starting."""
     strangers: tuple[str, ...] = ()
     """Pods that count as its, though another controller has them: names, each with that controller."""
     scheduler: str = ""

@@ -72,10 +72,9 @@ def _of_missing(seen: Collected, unschedulable: int) -> ScalePermission | None:
             return ScalePermission(True, *Reason.UNSCHEDULABLE.said(pods=pods, scheduler=words))
         # A cluster autoscaler brings nodes because pods are pending: that is the normal course of a scale-up.
         return ScalePermission(True, *Reason.WAITING_FOR_NODE.said(pods=pods, scheduler=words))
-    gated = sum(replica.gated for replica in seen.observation.starting)
-    if gated:
+    if gated := sum(replica.gated for replica in seen.observation.starting):
         return ScalePermission(True, *Reason.SCHEDULING_GATED.said(gated=gated, replicas=requested))
-    missing = requested - len(seen.observation.ready) - len(seen.observation.starting)
+    missing = requested - sum(one.seen for one in seen.targets)
     refusal = next((one.workload.refusal for one in seen.targets if one.workload.refusal), "")
     if missing > 0 and refusal:
         return ScalePermission(True, *Reason.FAILED_CREATE.said(missing=missing, replicas=requested, error=refusal))
