@@ -11,10 +11,10 @@ from servingpool.decision.allocate import Fleet
 from servingpool.decision.decision import Limited
 from servingpool.decision.learn.kinds import UNSCHEDULABLE_AFTER
 from servingpool.decision.learn.memory import Memory
+from servingpool.decision.need.anchor import STEP
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.lateness import Lateness
-from servingpool.decision.observe.queueing import growth
 from servingpool.decision.params import MINUTE
 from servingpool.decision.plan import AtZero, Plan
 from servingpool.decision.pool import Bound, Bounds, Pool
@@ -75,19 +75,13 @@ def limit(
 def _while_the_queue_grows(
     answer: Limited, observation: Observation, pool: Pool, memory: Memory, fleet: Fleet
 ) -> Limited:
-    """More replicas where the need is unknown and the queue keeps growing: in proportion, for one cold start."""
-    grows = growth(memory.looks, pool.slo.queue_bound, memory.horizon(pool))
-    if grows is None:
+    """More replicas where the need is unknown and the queue keeps growing: a step on those that serve."""
+    queues = memory.growth
+    if queues is None or not queues.lasts(pool.slo.queue_bound):
         return answer
-    ready = observation.serving
-    most = pool.whole(min(ready * grows.ratio, _within_one_cold_start(ready)))
-    waiting, waited = grows.waiting, grows.waited
-    answer = answer.at_least(most, LimitName.QUEUE_GROWS, replicas=shown(most), waiting=waiting, waited=waited)
+    least, grows = pool.whole(STEP * observation.serving), queues.at - queues.since
+    answer = answer.at_least(least, LimitName.QUEUE_GROWS, replicas=shown(least), waiting=queues.waiting, grows=grows)
     return _while_no_node(answer, observation, pool, memory, fleet)
-
-
-def _within_one_cold_start(ready: float) -> float:
-    return 2 * ready + 4
 
 
 def _last_replica(answer: Limited, observation: Observation, pool: Pool, memory: Memory, now: float) -> Limited:
@@ -192,7 +186,7 @@ def _in_proportion(answer: Limited, observation: Observation, pool: Pool, memory
         load = pool.params.knee_share * plan.curve.limit
         most = max(requested, pool.whole(plan.proportionate(load)))
         answer = answer.at_most(most, LimitName.PROPORTION, most=shown(most), load=load)
-    most = max(requested, _within_one_cold_start(ready))
+    most = max(requested, 2 * ready + 4)
     answer = answer.at_most(most, LimitName.ONE_COLD_START, most=shown(most), ready=shown(ready))
     if not memory.profile.engine.fit.known:
         initial = memory.profile.forecast.initial_replicas or requested

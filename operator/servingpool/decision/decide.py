@@ -55,7 +55,8 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     frontier = fleet.frontier
     standing = () if seen.metered else updated.memory.last.standing
     planned = plan(seen, pool, updated, frontier, hung=len(standing), unused=updated.memory.unused(pool, now))
-    updated = updated._replace(memory=tried(updated, planned, seen, pool, now))
+    if memory.at != now:
+        updated = updated._replace(memory=tried(updated, planned, seen, pool, now))
     memory = remembered(updated, pool, planned, now)
     queues = Queues.recent(seen, memory.last, {one.replica for one in standing}, now)
     sleeping = at_zero(seen, pool, memory, now, frontier)

@@ -65,13 +65,12 @@ def test_a_large_fleet_is_found_to_the_replica(level: float) -> None:
     assert need(certain(level), KNEE, ALLOWANCE, 1e5, most=4000) == np.ceil(level / BINS[23])
 
 
-def test_every_size_up_to_64_is_weighed_and_few_beyond() -> None:
+def test_every_size_is_weighed_up_to_a_number_and_few_beyond() -> None:
     assert costs.sizes(KNEE, ALLOWANCE, 10.0, of_one(1000)).fleets.tolist() == list(
         range(1, 24 + 1)
     )  # 10 / 0.456 = 21.9: 22 + 1
-    many = costs.sizes(KNEE, ALLOWANCE, 1e4, of_one(1000))
-    weighed = many.at(many.coarse()).fleets
-    assert (len(weighed) <= costs.SIZES, weighed[0], weighed[-1]) == (True, 1.0, 1000.0)
+    weighed = costs.sizes(KNEE, ALLOWANCE, 1e4, of_one(1000), 64).fleets
+    assert (len(weighed) <= 64, weighed[0], weighed[-1]) == (True, 1.0, 1000.0)
 
 
 def test_each_state_and_penalty_of_a_large_fleet_is_answered_as_if_alone() -> None:

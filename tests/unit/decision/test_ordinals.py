@@ -12,9 +12,9 @@ import pytest
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.allocate import Fleet, fewest, lowest, not_ready
 from servingpool.decision.decision import Limited, Part
-from servingpool.decision.learn.kinds import Shortage
+from servingpool.decision.learn.kinds import Shortage, shortages_seen
 from servingpool.decision.learn.memory import Memory
-from servingpool.decision.observation import Observation, Replica
+from servingpool.decision.observation import Observation, Ordered, Replica
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.pool import ONLY, Window
 
@@ -145,11 +145,15 @@ def test_replicas_that_start_one_after_another_are_ordered_so_much_before_a_wind
     assert replace(POOL, windows=(replace(window, ahead=1.0),)).bounds(START, 120.0).least.replicas == 1
 
 
-def test_those_that_have_no_pod_because_another_starts_are_not_missed() -> None:
-    shortage = Shortage("sts")
-    for at in range(20):
-        shortage = shortage.seen(5, 1, 1, START + 15.0 * at, in_turn=True)
-    assert shortage.stuck(1, (), 3, START + 300.0, DEFAULT) is None
-    for at in range(20, 30):
-        shortage = shortage.seen(5, 1, 0, START + 15.0 * at, in_turn=True)
-    assert shortage.stuck(1, (), 4, START + 450.0, DEFAULT) is not None
+def test_those_that_have_no_pod_because_another_starts_are_missed_once_that_one_is_overdue() -> None:
+    shortages: tuple[Shortage, ...] = ()
+    for at in range(30):
+        starts, now = 15.0 * at, START + 15.0 * at
+        observation = Observation(
+            requested=5,
+            ready=(Replica("s-0", age=4000.0, ready_for=3900.0),),
+            starting=(Replica("s-1", age=starts),),
+            targets=(Ordered(ONLY, 5, in_turn=True),),
+        )
+        shortages = shortages_seen(shortages, observation, START_TAKES, now)
+        assert shortages[0].refused(now, DEFAULT) == (starts > 2 * START_TAKES + DEFAULT.uncreated_after + 15.0)

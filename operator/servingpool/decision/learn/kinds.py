@@ -60,12 +60,12 @@ class Shortage:
     uncreated_since: float | None = None
     """Unix time in seconds since when fewer pods exist than requested; None where none is missing."""
 
-    def seen(self, ordered: int, ready: int, starting: int, now: float, *, in_turn: bool = False) -> Shortage:
+    def seen(self, ordered: int, ready: int, starting: int, now: float, *, loads: bool = False) -> Shortage:
         """The shortage after another observation of requested, ready and starting replicas.
 
-        `in_turn`: they start one after another, so that while one loads the others have no pod.
+        `loads`: they start one after another, and while one loads the others have no pod.
         """
-        missing = ordered > ready + starting and not (in_turn and starting)
+        missing = ordered > ready + starting and not loads
         since = min(now, now if self.uncreated_since is None else self.uncreated_since) if missing else None
         return Shortage(self.target, min(ordered, max(self.reached, ready)), since)
 
@@ -90,8 +90,10 @@ class Shortage:
         return None
 
 
-def shortages_seen(shortages: tuple[Shortage, ...], observation: Observation, now: float) -> tuple[Shortage, ...]:
-    """The shortage of each target after another observation."""
+def shortages_seen(
+    shortages: tuple[Shortage, ...], observation: Observation, start: float, now: float
+) -> tuple[Shortage, ...]:
+    """The shortage of each target after another observation. `start`: seconds of a cold start."""
     known = {one.target: one for one in shortages}
     return tuple(
         known.get(order.target, Shortage(order.target)).seen(
@@ -99,7 +101,9 @@ def shortages_seen(shortages: tuple[Shortage, ...], observation: Observation, no
             sum(replica.target == order.target for replica in observation.ready),
             sum(replica.target == order.target for replica in observation.starting),
             now,
-            in_turn=order.in_turn,
+            # One that never becomes Ready keeps the next ones away for ever: 8 stayed ordered with 3, and none needed.
+            loads=order.in_turn
+            and any(one.target == order.target and one.age <= OVERDUE * start for one in observation.starting),
         )
         for order in observation.orders
     )

@@ -16,7 +16,7 @@ from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.counters import NOTHING_COUNTED, CounterDelta
 from servingpool.decision.observe.gauges import GatewayGauge
 from servingpool.decision.observe.latency import Tail
-from servingpool.decision.observe.queueing import Look
+from servingpool.decision.observe.queueing import Growth
 from servingpool.decision.observe.window import Demand, SampleWindow
 from servingpool.decision.params import DAY, DEFAULT, HOUR, REMEMBERED
 from servingpool.decision.pool import Pool
@@ -107,8 +107,8 @@ class Memory:
     window: SampleWindow = field(default_factory=SampleWindow)
     last: CounterDelta = NOTHING_COUNTED
     """The increases up to the last observation, and what it showed."""
-    looks: tuple[Look, ...] = ()
-    """Looks at the queues, while the need is not known."""
+    growth: Growth | None = None
+    """The queues, while the need is not known."""
     gateway_gauge: GatewayGauge | None = None
     """The gateway's queue gauge, believed or not; None where there is no gateway."""
     ttft_inferred: bool = False

@@ -32,7 +32,7 @@ from servingpool.decision.observe.counters import CounterDelta, diff_counters
 from servingpool.decision.observe.gauges import with_believed_queue
 from servingpool.decision.observe.latency import Misses, Tail
 from servingpool.decision.observe.lateness import Lateness
-from servingpool.decision.observe.queueing import looked
+from servingpool.decision.observe.queueing import grown
 from servingpool.decision.observe.window import NOTHING, Demand, Slice, rate_window, usual
 from servingpool.decision.params import LONGEST_GAP, MINUTE, REMEMBERED
 from servingpool.decision.pool import Pool
@@ -88,10 +88,9 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     memory = _with_curve_of_the_full_batch(memory, pool, before.profile.engine.saturation.batch)
     step, demand = _known(memory, pool)
     unknown = step is None or demand is None or delta.coverage == 0.0
-    if unknown or memory.looks:
+    if unknown or memory.growth is not None:
         standing = {one.replica for one in memory.last.standing}
-        looks = looked(memory.looks, observation, standing, pool.slo.queue_bound) if unknown else ()
-        memory = replace(memory, looks=looks)
+        memory = replace(memory, growth=grown(memory.growth, observation, standing) if unknown else None)
     if step is not None and demand is not None and delta.covered > 0.0:
         memory = _learn_from_demand(tick, memory, step, demand, before=before)
     return UpdateResult.of(memory, step, demand, pool)
@@ -168,14 +167,14 @@ def _unread(observation: Observation) -> str | None:
 def with_fresh_samples(observation: Observation, memory: Memory, now: float) -> tuple[Observation, Memory]:
     """The observation, with Unknown samples where they fall behind our clock; and the memory of their usual lag.
 
-    Prometheus, or a cache before it, may repeat an old answer, in which all looks fresh. Two clocks may differ: only a
-    lag that grows counts.
+    Prometheus, or a cache before it, may repeat an old answer, in which all looks fresh. Two clocks may differ, and one
+    may be set: only a lag that grows counts, and one that lasts is believed, a second of it every eight.
     """
     newest = max((one.scraped_at for one in _samples(observation)), default=None)
     if newest is None:
         return observation, memory
     lag, passed = now - newest, math.inf if memory.at is None else now - memory.at
-    least = min(lag, memory.lag + passed / MINUTE) if 0.0 <= passed <= LONGEST_GAP else lag
+    least = min(lag, memory.lag + passed / 8.0) if 0.0 <= passed <= LONGEST_GAP else lag
     if lag - least > max(MINUTE, 2.0 * memory.interval):
         said = Unknown(f"Prometheus shows no sample newer than {clock(newest)}, which is {lag:.0f} s ago by our clock")
         observation = replace(observation, metrics=said)

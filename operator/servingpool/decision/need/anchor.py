@@ -17,6 +17,7 @@ from servingpool.decision.learn.kinds import OVERDUE
 from servingpool.decision.learn.memory import Memory, UpdateResult
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.observe.latency import LEAST_REQUESTS
+from servingpool.decision.observe.lateness import Lateness
 from servingpool.decision.observe.window import LEAST_USUAL, Demand
 from servingpool.decision.plan import Plan
 from servingpool.decision.pool import Pool
@@ -50,7 +51,8 @@ def tried(update: UpdateResult, plan: Plan | Unknown, observation: Observation, 
 def _hopeless(memory: Memory, step: StepTime, demand: Demand, pool: Pool) -> str | None:
     """Why no fleet holds the TTFT bound; None where one may."""
     bound, prefill = pool.slo.time_to_first_token, demand.prompt * step.per_prefill_token
-    missed = memory.window.last(pool.params.recent_window).misses
+    judge = Lateness(memory.window, memory.profile.queue_in_ttft.excluded, pool)
+    missed = judge.missed(memory.window.last(pool.params.recent_window), output_tokens=False)
     if bound is None or prefill <= 1.05 * bound or missed.requests < LEAST_USUAL or missed.share <= 0.5:
         return None
     if len(pool.targets) > 1:  # another may be faster

@@ -17,10 +17,9 @@ from servingpool.decision.params import Params
 from servingpool.decision.plan import Candidate
 
 Array = NDArray[np.float64]
-Places = NDArray[np.intp]
 
-SIZES = 64
-"""Fleet sizes that are weighed at a time: each of so many, of more steps of a few percent."""
+SIZES, SIZES_OF_PAST = 4096, 64
+"""Fleet sizes that are weighed at most, and for each moment of the past: each of so many, of more equal ratios."""
 SHARES = np.geomspace(0.01, 1.0, 96)
 """Demands at which the curve is read, as shares of the highest; a sample between two counts for both."""
 LEAST_LEVEL, LEVELS = float(SHARES[0]), len(SHARES)
@@ -39,24 +38,15 @@ class Sizes(NamedTuple):
     fleets: Array
     prices: Array
 
-    def coarse(self) -> Places:
-        """Places of these, counted from 1: each of a few, of many in steps of a few percent."""
-        last = len(self.fleets)
-        return np.arange(1, last + 1) if last <= SIZES else _whole(np.geomspace(1.0, last, SIZES))
 
-    def at(self, places: Places) -> Sizes:
-        """The sizes at these places, counted from 1."""
-        return Sizes(self.fleets[places - 1], self.prices[places - 1])
-
-
-def sizes(curve: Curve, allowance: float, highest: float, frontier: Frontier) -> Sizes:
-    """Fleets from the least possible to where even the highest demand is served with room to spare."""
+def sizes(curve: Curve, allowance: float, highest: float, frontier: Frontier, most: int = SIZES) -> Sizes:
+    """At `most` so many fleets, from the least to where even the highest demand is served with room to spare."""
     enough = math.ceil(highest / curve.load_for(0.1 * allowance)) + 1
-    return Sizes(*frontier.upto(max(2, enough)))
-
-
-def _whole(places: Array) -> Places:
-    return np.unique(np.round(places)).astype(np.intp)
+    fleets, prices = frontier.upto(max(2, enough))
+    if len(fleets) > most:
+        places = np.unique(np.geomspace(1.0, len(fleets), most).round()).astype(np.intp) - 1
+        fleets, prices = fleets[places], prices[places]
+    return Sizes(fleets, prices)
 
 
 class States(NamedTuple):
@@ -124,23 +114,11 @@ def cheapest(
         nothing = np.zeros(1)
         return Cheapest(np.zeros((len(outlook.expected), len(penalties))), (), nothing + 1.0, nothing, 0.0)
     every, states = sizes(curve, allowance, highest, frontier), States.of(outlook, curve, allowance)
-    places = every.coarse()
-    costs = CostMatrix(states, curve, every.at(places))
+    costs = CostMatrix(states, curve, every)
     fleets = costs.fleets
     columns = np.array([costs.choose(penalty) for penalty in penalties]).T
-    found, candidates = fleets[columns], costs.candidates(int(columns[-1, 0]))
-    if len(places) < len(every.fleets):
-        for state, at in np.ndindex(columns.shape):
-            coarse = int(columns[state, at])
-            neighbours = places[max(0, coarse - 1) : coarse + 2]
-            finer = every.at(_whole(np.linspace(neighbours[0], neighbours[-1], SIZES)))
-            refined = CostMatrix(states, curve, finer)
-            column = int(refined.choose(penalties[at])[state])
-            found[state, at] = finer.fleets[column]
-            if (state, at) == (len(columns) - 1, 0):
-                candidates = refined.candidates(column)
     expected = float((states.likely @ states.levels)[-1, 0])
-    return Cheapest(found, candidates, fleets, costs.misses[-1], expected)
+    return Cheapest(fleets[columns], costs.candidates(int(columns[-1, 0])), fleets, costs.misses[-1], expected)
 
 
 def miss_penalty(
@@ -168,10 +146,10 @@ def miss_penalty(
     if past is None:
         return greatest
     observed = past.observed[:, None]
-    every = sizes(curve, allowance, float(max(observed.max(), past.outlook.samples.max())), frontier)
-    weighed = every.at(every.coarse())
-    costs = CostMatrix(States.of(past.outlook, curve, allowance), curve, weighed)
-    late = past.counts[:, None] * observed * curve.cost(observed / weighed.fleets)
+    highest = float(max(observed.max(), past.outlook.samples.max()))
+    every = sizes(curve, allowance, highest, frontier, SIZES_OF_PAST)
+    costs = CostMatrix(States.of(past.outlook, curve, allowance), curve, every)
+    late = past.counts[:, None] * observed * curve.cost(observed / every.fleets)
     work = past.counts * past.observed
     rows, moments = np.arange(len(late)), past.moments
     # Of what was seen and is no longer remembered the budget has the sum: the error falls with the root of all of it.

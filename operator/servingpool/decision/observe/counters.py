@@ -65,7 +65,7 @@ from servingpool.decision.observe.samples import (
     table_of,
     with_empty_series,
 )
-from servingpool.decision.params import LONGEST_GAP
+from servingpool.decision.params import HOUR, LONGEST_GAP
 from servingpool.decision.pool import Pool, Slo
 
 RATE_SCRAPES = 2.0
@@ -290,7 +290,7 @@ def _compared(
     # If one of eight ranks answers a scrape, the counts of the other seven seem new at the next: 24 replicas, not 4.
     sources = np.array([(new.sources, old.sources) for new, old in zip(table.now, before, strict=True)]).reshape(-1, 2)
     ages = [ready[one.replica].age for one in table.metrics]
-    partial = (sources[:, 0] < sources[:, 1]) & (seconds <= ages)
+    partial = (sources[:, 0] < sources[:, 1]) & (seconds <= np.fmin(ages, HOUR))
     out = partial | (recent & (table.fell | lost.any(axis=1)))
     samples: dict[str, Sample] = {}
     for place in np.flatnonzero(out).tolist():
@@ -309,7 +309,7 @@ def _compared(
             out[place], damaged[name], samples[name] = True, doubt, replace(old, doubted=table.now[place])
         before[place], was[place], seconds[place] = old, old.figures, table.now[place].at - old.at
     samples |= {one.replica: now for one, now, left in zip(table.metrics, table.now, out, strict=True) if not left}
-    counted = recent & ~out & (seconds > 0.0)
+    counted = recent & ~out & (seconds > 0.0) & (sources[:, 0] <= sources[:, 1])  # what is new did not all come since
     kept = [one for one in np.flatnonzero(counted).tolist() if not bucket_changed(before[one], table.now[one])]
     rows = np.array(kept, np.intp)
     base = np.where(restarted[rows, None], 0.0, was[rows])

@@ -9,7 +9,7 @@ left out of that scrape, and believed where the next scrape says the same: then 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -132,51 +132,34 @@ def damaged(now: Sample, before: Sample, known: Usual) -> str | None:
     if lower:
         return "a count that fell"
     increase, seconds = increases(was, figures)[0].tolist(), now.at - before.at
-    rules = (_impossible, _beyond_others, _beyond_time) if more else ()
-    found = (rule(increase, now, before, known, seconds) for rule in rules)
-    figure = next((one for one in found if one is not None), None)
+    bounds = _bounds(increase, now, before, known, seconds) if more else ()
+    figure = next((one for one, most in bounds if increase[one] > most), None)
     if figure is not None:
         return f"{increase[figure]:.3g} {NAMES[figure]} in {seconds:.0f} s"
     return "first tokens in less time than their buckets say" if shorter else None
 
 
-def _impossible(increase: Sequence[float], now: Sample, before: Sample, _: Usual, seconds: float) -> int | None:
-    """The figure that no engine of any pool can show."""
-    held = now.held + before.held
-    if increase[Column.TTFT_COUNT] > increase[Column.PROMPTS] + held + SLACK:  # a prompt has a token at least
-        return Column.TTFT_COUNT
-    return next((one for one in BESIDE if increase[one] > MOST_REQUESTS * seconds + held), None)
-
-
-def _beyond_others(increase: Sequence[float], now: Sample, before: Sample, known: Usual, seconds: float) -> int | None:
-    """The figure that says far more requests than each of the other figures."""
-    if not known.each:
-        return None
-    told = [(increase[one] / known.each[one], one) for one in COUNTED_TOGETHER if known.each[one] > 0.0]
-    told.sort()
-    second = told[-2][0] if len(told) > 1 else 0.0
-    most = FAR * max(second, known.rate * seconds) + SLACK
-    if told and told[-1][0] > most:
-        figure = told[-1][1]
-        if figure != Column.PROMPTS or increase[Column.PROMPTS] > LONGEST_PROMPT:
-            return figure
-    began = increase[Column.TTFT_COUNT] + max(before.held, known.most_running)
-    if increase[Column.TPOT_COUNT] > (began + SLACK) * max(1.0, known.each[Column.TPOT_COUNT]):  # who ends has begun
-        return Column.TPOT_COUNT
-    # Of what begins or ends as many more as are in the engine.
-    most = FAR * max(told[-1][0] if told else 0.0, known.rate * seconds) + SLACK + now.held + before.held
-    return next((one for one in BESIDE if increase[one] > most * max(1.0, known.each[one])), None)
-
-
-def _beyond_time(increase: Sequence[float], now: Sample, before: Sample, known: Usual, seconds: float) -> int | None:
-    """The figure that says more work than there was time for."""
-    if increase[Column.ITL_SUM] > OFTEN * seconds * max(LARGEST_BATCH, now.held, before.held):
-        return Column.ITL_SUM  # each request of a batch waits for one token at a time
-    if increase[Column.PROMPTS] > LONGEST_PROMPT * (increase[Column.TTFT_COUNT] + 1.0):
-        return Column.PROMPTS
-    step = known.step()
-    quick = step is not None and increase[Column.ITL_COUNT] * step.base > OFTEN * (increase[Column.ITL_SUM] + seconds)
-    return Column.ITL_COUNT if quick else None
+def _bounds(
+    increase: Sequence[float], now: Sample, before: Sample, known: Usual, seconds: float
+) -> Iterator[tuple[int, float]]:
+    """Figures, and the most that a replica can have counted of them: beside its other figures, and in that time."""
+    held, came, each, began = now.held + before.held, known.rate * seconds, known.each, increase[Column.TTFT_COUNT]
+    yield Column.TTFT_COUNT, increase[Column.PROMPTS] + held + SLACK  # a prompt has a token at least
+    yield from ((one, MOST_REQUESTS * seconds + held) for one in BESIDE)
+    if each:
+        # Requests by each figure: one may not say far more than all others.
+        told = sorted((increase[one] / each[one], one) for one in COUNTED_TOGETHER if each[one] > 0.0)
+        second, (highest, figure) = (told[-2][0] if len(told) > 1 else 0.0), told[-1]
+        most = (FAR * max(second, came) + SLACK) * each[figure]
+        yield figure, max(most, LONGEST_PROMPT) if figure == Column.PROMPTS else most
+        # Who ends has begun. Of what begins or ends as many more as are in the engine.
+        ended, most = began + max(before.held, known.most_running) + SLACK, FAR * max(highest, came) + SLACK + held
+        yield Column.TPOT_COUNT, ended * max(1.0, each[Column.TPOT_COUNT])
+        yield from ((one, most * max(1.0, each[one])) for one in BESIDE)
+    yield Column.ITL_SUM, OFTEN * seconds * max(LARGEST_BATCH, now.held, before.held)  # a token at a time for each
+    yield Column.PROMPTS, LONGEST_PROMPT * (began + 1.0)
+    if (step := known.step()) is not None:
+        yield Column.ITL_COUNT, OFTEN * (increase[Column.ITL_SUM] + seconds) / step.base
 
 
 def compared_with(now: Sample, before: Sample, known: Usual) -> tuple[Sample, str | None]:
