@@ -87,8 +87,9 @@ def _not_ours(pool: ServingPool, target: SeenTarget) -> ScalePermission | None:
     if owner != pool.key:
         return ScalePermission(False, *Reason.AMBIGUOUS_OWNER.said(owner=owner[1], target=workload.key))
     for other in target.autoscalers:
-        reason = Reason.OWNED_BY_KEDA if other.kind == "ScaledObject" else Reason.OWNED_BY_HPA
-        return ScalePermission(False, *reason.said(name=other.key[1], target=workload.key))
+        if other.kind == "ScaledObject":
+            return ScalePermission(False, *Reason.OWNED_BY_KEDA.said(name=other.key[1], target=workload.key))
+        return ScalePermission(False, *Reason.OWNED_BY_HPA.said(name=other.key[1], target=workload.key))
     if workload.parent is not None:
         owned = Reason.OWNED_BY_PARENT.said(
             parent=workload.parent, target=workload.key, remedy=_remedy(workload.parent)
