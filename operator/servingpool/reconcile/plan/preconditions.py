@@ -64,8 +64,7 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
 def _of_missing(seen: Collected, unschedulable: int) -> ScalePermission | None:
     """Sentence on replicas that have no node, wait for a gate, or have no pod; None where all is well."""
     requested = seen.observation.requested
-    waiting = sum(replica.unschedulable for replica in seen.observation.starting)
-    if waiting:
+    if waiting := sum(replica.unschedulable for replica in seen.observation.starting):
         pods = f"{waiting} of {requested} pods {'is' if waiting == 1 else 'are'}"
         words = next((one.scheduler for one in seen.targets if one.scheduler), "no reason is given").rstrip(".")
         if unschedulable and not seen.pool.spec.several:  # else another target stands in, or the other role waits
