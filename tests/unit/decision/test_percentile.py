@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from servingpool.decision.observation import Histogram, Unknown
-from servingpool.decision.observe.latency import Tail
+from servingpool.decision.observe.latency import LatencyCount, Tail
 
 SLOWEST = 2.0
 
@@ -26,38 +28,25 @@ def seen(tail: Tail, *looks: dict[str, Histogram]) -> Tail:
     return tail
 
 
-def test_buckets_that_change_do_not_empty_it() -> None:
-    """Another tenant's pool, or an engine of another version, changed them, and the percentile was unknown."""
+@given(steps=st.lists(st.floats(0.0, 1000.0), min_size=4, max_size=4), share=st.floats(0.5, 0.99))
+def test_beyond_it_as_many_are_late_as_it_leaves(steps: list[float], share: float) -> None:
+    """A TTFT p95 of 2.02 to 2.16 s over a bound of 2 s stood beside 95.5% attained: each was interpolated in its way."""
+    bounds, counts = (0.5, 1.0, 2.5), tuple(accumulate(steps))
+    none, some = (Histogram(bounds, shown[:3], 0.0, shown[3]) for shown in ((0.0,) * 4, counts))
+    bound = seen(Tail(), {"a": none}, {"a": some}).at(share)
+    if isinstance(bound, Unknown) or bound in {0.0, *bounds}:
+        return
+    at = bisect_left(bounds, bound)
+    count = LatencyCount.split(counts[3], (0.0, *counts)[at], counts[at])
+    assert count.misses(count, ((0.0, *bounds)[at], bounds[at]), bound).share == pytest.approx(1.0 - share, abs=1e-6)
+
+
+def test_buckets_that_change_empty_it_for_a_look_and_the_most_frequent_ones_count() -> None:
+    """During a rollout the first replica's buckets were taken for all, whoever had others."""
     tail = seen(Tail(), {"a": page(0.0, 1.0, 2.5)}, {"a": page(100.0, 1.0, 2.5)})
-    before = tail.at(0.4)
-    changed = seen(tail, {"a": page(150.0, 0.5, 1.0, 2.0, 2.5, 5.0)})
-    assert changed.bounds == (0.5, 1.0, 2.0, 2.5, 5.0, math.inf)
-    assert changed.at(0.4) == pytest.approx(before)
-    assert seen(changed, {"a": page(400.0, 0.5, 1.0, 2.0, 2.5, 5.0)}).at(0.95) == pytest.approx(1.9, abs=0.1)
-
-
-@given(more=st.lists(st.floats(0.01, 2.4), max_size=6), share=st.floats(0.5, 0.99))
-def test_finer_buckets_change_no_percentile(more: list[float], share: float) -> None:
-    tail = seen(Tail(), {"a": page(0.0, 0.5, 2.5)}, {"a": page(100.0, 0.5, 2.5)})
-    finer = sorted({0.5, 2.5, *more})
-    assert seen(tail, {"a": page(100.0, *finer)}).at(share) == pytest.approx(tail.at(share))
-
-
-def test_during_a_rollout_engines_with_other_buckets_count_in_either_order() -> None:
-    """The first replica's buckets were taken for all, and those of the others left out."""
-    first = {"old": page(0.0, 1.0, 2.5), "new": page(0.0, 0.8, 1.6, 2.4)}
-    then = {"old": page(50.0, 1.0, 2.5), "new": page(50.0, 0.8, 1.6, 2.4)}
-    tails = [seen(Tail(), first, then), seen(Tail(), first, dict(reversed(then.items())))]
-    assert tails[0].bounds == tails[1].bounds == (0.8, 1.0, 1.6, 2.4, math.inf)
-    assert tails[0].counts == pytest.approx(tails[1].counts)
-    assert tails[0].counts[-1] == 100.0
-    assert tails[0].at(0.5) == pytest.approx(1.0, abs=0.2)
-
-
-def test_what_lies_beyond_the_last_bound_is_not_placed_on_longer_ones() -> None:
-    """Half of the requests took 5 to 10 s. Placed beyond 20 s they would show a percentile that nobody waited for."""
-    slow = seen(Tail(), {"a": page(0.0, 2.5, 5.0, slowest=10.0)}, {"a": page(100.0, 2.5, 5.0, slowest=10.0)})
-    longer = seen(slow, {"a": page(150.0, 5.0, 10.0, 20.0, slowest=10.0)})
-    assert isinstance(longer.at(0.95), Unknown)
-    again = seen(longer, {"a": page(200.0, 5.0, 10.0, 20.0, slowest=10.0)})
-    assert again.at(0.95) == pytest.approx(9.5)
+    other = {"b": page(100.0, 1.6, 2.4), "c": page(100.0, 1.6, 2.4)}
+    assert seen(tail, {"a": page(200.0, 1.0, 2.5), "b": page(100.0, 1.6, 2.4)}).bounds == (1.0, 2.5, math.inf)
+    changed = seen(tail, {"a": page(200.0, 1.0, 2.5), **other})
+    assert (changed.bounds, isinstance(changed.at(0.5), Unknown)) == ((1.6, 2.4, math.inf), True)
+    then = {"a": page(300.0, 1.0, 2.5), "b": page(200.0, 1.6, 2.4), "c": page(200.0, 1.6, 2.4)}
+    assert seen(changed, then).counts[-1] == 200.0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from servingpool.decision.increase import Floats, risen
+from servingpool.decision.increase import risen
 from servingpool.decision.observation import EPSILON, Histogram, Reading, Unknown
 
 SPREAD = 0.2
@@ -106,38 +107,39 @@ def _normal(z: float) -> float:
 LEAST_REQUESTS = 5.0
 """Requests, of which fewer tell of no percentile."""
 
-Cumulative = tuple[tuple[float, ...], tuple[float, ...]]
-"""Bounds in seconds ending with +Inf, and cumulative counts."""
-
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """A histogram of about the last five minutes, with each replica's last counts to take the next difference with."""
+    """A histogram of about the last five minutes, with each replica's last counts to take the next difference with.
+
+    While an upgrade replaces the buckets, it is that of the replicas whose buckets are the most frequent.
+    """
 
     bounds: tuple[float, ...] = ()
+    """Seconds, ending with +Inf."""
     counts: tuple[float, ...] = ()
-    previous: Mapping[str, Cumulative] = field(default_factory=dict)
+    """Cumulative."""
+    previous: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def update(self, histograms: Mapping[str, Histogram], *, elapsed: float, memory: float) -> Tail:
         """The tail with what each replica observed since it was last read. A replica that was not read begins anew.
 
         `memory`: seconds after which an observation counts 1/e.
         """
-        latest = {name: ((*one.bounds, math.inf), (*one.counts, one.count)) for name, one in histograms.items()}
-        layouts = {layout for layout, _ in latest.values()}
-        bounds, keep = _common(layouts) or self.bounds, math.exp(-elapsed / memory)
-        sums = keep * np.array(_at_bounds(bounds, (self.bounds, self.counts)))
-        previous: dict[str, Cumulative] = {}
-        for layout in layouts:
-            now = {name: one for name, one in latest.items() if one[0] == layout}
-            before = [old if (old := self.previous.get(name, one))[0] == layout else one for name, one in now.items()]
-            rose, damaged = risen(_counts(before), _counts(now.values()))
-            previous |= {name: one for (name, one), lost in zip(now.items(), damaged, strict=True) if not lost}
-            sums = sums + _at_bounds(bounds, (layout, tuple(rose.sum(axis=0).tolist())))
-        return Tail(bounds, tuple(sums.tolist()), previous)
+        layouts = Counter(one.bounds for one in histograms.values())
+        if not layouts:
+            return Tail(self.bounds, tuple(math.exp(-elapsed / memory) * count for count in self.counts))
+        layout = max(layouts, key=layouts.__getitem__)
+        known = self if self.bounds[:-1] == layout else Tail((*layout, math.inf), (0.0,) * (len(layout) + 1))
+        now = {name: (*one.counts, one.count) for name, one in histograms.items() if one.bounds == layout}
+        before = [known.previous.get(name, counts) for name, counts in now.items()]
+        rose, damaged = risen(np.array(before), np.array(list(now.values())))
+        counts = math.exp(-elapsed / memory) * np.array(known.counts) + rose.sum(axis=0)
+        read = zip(now.items(), damaged, strict=True)
+        return Tail(known.bounds, tuple(counts.tolist()), {name: one for (name, one), lost in read if not lost})
 
     def at(self, share: float) -> Reading:
-        """Seconds that `share` of the requests stay within, interpolated inside the bucket.
+        """Seconds that `share` of the requests stay within, interpolated inside the bucket as late requests are.
 
         The last finite bound where it lies beyond: the histogram cannot tell more.
         """
@@ -151,40 +153,8 @@ class Tail:
             if count >= wanted:
                 if math.isinf(bound):
                     return lower
-                return lower + (bound - lower) * (wanted - below) / max(count - below, 1e-9)
+                high, low = total - below + 1.0, max(0.0, total - count) + 0.5  # a damaged count may exceed the total
+                part = (wanted - below) / max(count - below, EPSILON)
+                return lower + (bound - lower) * math.log(1.0 - part * (1.0 - low / high)) / math.log(low / high)
             below, lower = count, bound
         return lower
-
-
-def _counts(of: Iterable[Cumulative]) -> Floats:
-    """[replica, bound]."""
-    return np.array([counts for _, counts in of])
-
-
-def _common(layouts: Collection[tuple[float, ...]]) -> tuple[float, ...]:
-    """Bounds that suit all these layouts: every bound, up to the last finite bound that each replica reaches."""
-    if len(layouts) <= 1:
-        return next(iter(layouts), ())
-    end = min(_last(bounds) for bounds in layouts)
-    return (*sorted({bound for bounds in layouts for bound in bounds if bound <= end}), math.inf)
-
-
-def _at_bounds(wanted: tuple[float, ...], known: Cumulative) -> tuple[float, ...]:
-    """The counts at other bounds, interpolated inside a bucket as `at` does.
-
-    None at all where requests lie beyond the last known bound and `wanted` goes on: nobody knows where they belong.
-    """
-    bounds, counts = known
-    if wanted == bounds:
-        return counts
-    finite = bounds[:-1]
-    beyond = counts[-1] - (counts[-2] if finite else 0.0) if counts else 0.0
-    if not counts or (_last(wanted) > _last(bounds) and beyond >= 1.0):
-        return (0.0,) * len(wanted)
-    ends, shown = (0.0, *finite), (0.0, *counts[:-1])
-    return (*(float(np.interp(bound, ends, shown)) for bound in wanted[:-1]), counts[-1])
-
-
-def _last(bounds: tuple[float, ...]) -> float:
-    """The last finite bound; 0 where there is none."""
-    return bounds[-2] if len(bounds) > 1 else 0.0
