@@ -166,10 +166,12 @@ class Memory:
     def horizon(self, pool: Pool) -> float:
         """Seconds until all requested capacity serves: the cold starts, and an interval to see it.
 
-        Where replicas start one after another, what is ordered takes as many cold starts, an hour of them at most.
+        Where replicas start one after another, what is ordered takes as many cold starts, an hour of them at most. Not
+        where one of them never becomes Ready, so that no further one comes.
         """
         cold = self.profile.cold_start.expected(pool.params.cold_start)
-        return min(pool.starts * cold, max(cold, HOUR)) + self.interval
+        refused = self.at is not None and any(one.refused(self.at, pool.params) for one in self.shortages)
+        return min((1 if refused else pool.starts) * cold, max(cold, HOUR)) + self.interval
 
     def start(self, pool: Pool) -> float:
         """Seconds from an order to the capacity of the first replica."""
