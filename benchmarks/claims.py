@@ -151,13 +151,6 @@ def pairs(kept: Kept) -> tuple[str, ...]:
     return (*span([ratio for _, ratio in found], ".2f"), f"{min(attained for attained, _ in found):.1f}")
 
 
-def chain(kept: Kept) -> tuple[str, ...]:
-    """Of TTFT and TPOT, ours over the published."""
-    rows = kept.figures["The whole chain, with the step times that this project ships"][1:]
-    both = [numbers(row[3]) for row in rows if "," in row[3]]
-    return tuple(end for place in (0, 1) for end in span([ratios[place] for ratios in both], ".2f"))
-
-
 def errors(scrapes: str) -> Read:
     """Errors of a backtest: mean and worst of GPU-hours, then mean and worst of attainment."""
 
@@ -360,12 +353,6 @@ OTHERS = (
         "in the mean of three seeds, {} to {} times the GPU-hours of the best static pair at {}% and more",
         "prefill-decode",
         pairs,
-    ),
-    Claim(
-        EVIDENCE,
-        "the simulated TTFT is {} to {} and the TPOT {} to {} of what was measured.",
-        "prefill-decode",
-        chain,
     ),
     Claim(
         EVIDENCE,

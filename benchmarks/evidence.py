@@ -133,11 +133,10 @@ PARTS = (
     ),
     Part(
         "prefill-decode",
-        ("prefill_decode.py --jobs {jobs}", "prefill_decode_published.py"),
+        ("prefill_decode.py --jobs {jobs}",),
         ("prefill-decode",),
         3,
         "prefill_decode.py --quick --seeds 0",
-        ("benchmarks/prefill_decode_published.toml",),
     ),
     Part("budget", ("gpu_budget.py --jobs {jobs}",), ("budget",), 14, sources=("operator/servingpool/gpubudget/*.py",)),
     Part("zero", ("scale_to_zero.py",), ("zero",), 2, "scale_to_zero.py --out {out}"),

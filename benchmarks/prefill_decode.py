@@ -25,8 +25,6 @@ from servingpool_simulation.policies import Ours, Policy, Static
 from servingpool_simulation.traces import Trace
 
 PAGE = Path(__file__).parents[1] / "docs/benchmarks/prefill-decode.md"
-PUBLISHED = "## Beside published figures"
-"""The page's last section, which prefill_decode_published.py writes."""
 HOUR, TUESDAY = 3600.0, 2
 GOAL = 1.15
 """GPU-hours over those of the best static pair."""
@@ -137,7 +135,7 @@ request must meet both. Neither knows anything at the start; they find the best 
 pages does. An 8B model on one GPU a replica, step times as measured on each GPU, least-loaded routing, cold starts of
 80 to 120 s. A request's KV cache moves at 200 Gbit/s after its prefill, and 8 ms on top: longer than Splitwise (ISCA
 2024) measured where layers move as they are computed, 5 ms on H100 and 8 ms on A100 whatever the prompt. How far this
-model of two fleets is from published measurements is in the last section.
+model of two fleets is from published measurements: [a record](../records/prefill-decode-published.md).
 
 The best static pair is the smallest in hindsight that holds the SLO.
 """
@@ -171,12 +169,6 @@ def section(seeds: Sequence[Found]) -> Iterator[str]:
     yield f"\n- In the mean {attained:.2%} attained at {ratio:.2f} of the best pair, goal {GOAL:.2f}: {verdict}."
 
 
-def parted(page: str) -> tuple[str, str]:
-    """The page without its last section, and that section from its heading on."""
-    own, heading, rest = page.partition(f"\n{PUBLISHED}\n")
-    return own, heading + rest
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="half an hour of each; nothing is written")
@@ -191,7 +183,7 @@ def main() -> int:
         text += section(found[at : at + len(given.seeds)])
     print("\n".join(text[1:]))
     if not given.quick:
-        PAGE.write_text("\n".join(text) + "\n" + parted(PAGE.read_text())[1])
+        PAGE.write_text("\n".join(text) + "\n")
     return 0
 
 

@@ -98,8 +98,8 @@ LIES_OF: dict[Any, Sequence[str]] = {
 }
 """By the type of a field. Names and what the spec says are no figures."""
 OWNERS = {"engine": ReplicaMetrics, "gateway": GatewayMetrics, "replica": Replica, "cluster": Observation}
-NOT_READ = {"replica.weight", "cluster.capacity", "engine.kv_cache_usage", "engine.queue_time"}
-"""Set by the core, or not asked for by the operator."""
+NOT_READ = {"replica.weight", "cluster.capacity", "cluster.backlog", "engine.kv_cache_usage", "engine.queue_time"}
+"""Set by the core, or not asked for by the operator of a pool without deadlines."""
 FIGURES: dict[str, Sequence[str]] = {
     f"{owner}.{one.name}": LIES_OF[get_type_hints(kind)[one.name]]
     for owner, kind in OWNERS.items()

@@ -22,6 +22,7 @@ from ..unit.gpubudget.test_budgets import two  # noqa: TID252
 from ..unit.reconcile.fake_cluster import FakeCluster  # noqa: TID252, tests are no package of an installed name
 from ..unit.reconcile.role_cluster import DECODE, PREFILL, RoleCluster  # noqa: TID252
 from ..unit.reconcile.stories import several  # noqa: TID252
+from ..unit.reconcile.test_batch import short_of_replicas  # noqa: TID252
 from .conftest import Render
 
 LATE = "Some users wait longer than promised for the first token, or between tokens."
@@ -197,6 +198,11 @@ def test_a_role_that_is_held_below_its_need_alerts_and_one_that_has_what_it_need
     missed = {(f"ServingPoolSlo{how}", "pool", "") for how in ("BurnsFast", "Burns", "Missed")}
     found = fired(world, {("ServingPoolHeldBelowNeed", "pool", "")} | missed, render, tmp_path)
     assert found["ServingPoolHeldBelowNeed", "pool", ""]["summary"] == "Pool chat/pool is held below its need."
+
+
+def test_a_deadline_at_risk_alerts(render: Render, tmp_path: Path) -> None:
+    late, held = ("ServingPoolDeadline", "pool", "DeadlineAtRisk"), ("ServingPoolHeldBelowNeed", "pool", "")
+    fired(short_of_replicas(), {late, held}, render, tmp_path)
 
 
 def test_a_pool_whose_gpus_others_still_hold_alerts(render: Render, tmp_path: Path) -> None:

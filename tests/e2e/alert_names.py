@@ -26,6 +26,7 @@ ELSEWHERE = {
     "ServingPoolSloBurns": "tests/chart/test_burn_rates.py",
     "ServingPoolTargetNotDelivering": "tests/chart/test_alerts.py",
     "ServingPoolWaitsForGpus": "tests/chart/test_alerts.py",
+    "ServingPoolDeadline": "tests/chart/test_alerts.py",
 }
 """The file in which another test makes it fire."""
 OF_SHARDS = {"ServingPoolSharesWrong"}

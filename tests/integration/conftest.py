@@ -5,13 +5,14 @@ import os
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
 
 import pytest
 
+from servingpool.adapters.cluster.client import Cluster as Connection
 from servingpool_lab import audit
 from servingpool_lab.api_client import ApiError
 from servingpool_lab.binaries import ensure_binaries
@@ -22,7 +23,7 @@ from servingpool_lab.prometheus import Prometheus
 from ..placing import chain  # noqa: TID252, tests are no package of an installed name
 from .backends import BACKENDS, Serve
 from .one_for_all import Found, shared
-from .operators import PATIENCE, Cluster, Traffic, install
+from .operators import ACCOUNT, NAMESPACE, PATIENCE, Cluster, OperatorProcess, Traffic, install, settings_on
 from .pod_pages import PodPages
 
 PodMetrics = dict[tuple[str, str], str]
@@ -214,6 +215,26 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
     """A namespace of the test's own."""
     with own_namespace(control_plane) as name:
         yield name
+
+
+@pytest.fixture(scope="module")
+def operator(
+    cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    """For modules whose `cluster` lasts as long as they do."""
+    settings = settings_on(prometheus.url)
+    with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings).running() as operator:
+        yield operator
+
+
+@pytest.fixture
+async def connection(control_plane: ControlPlane) -> AsyncIterator[Connection]:
+    """With the operator's own rights: an apply would make a pod that is gone, for who may create pods."""
+    for manifest in ("namespace.yaml", "rbac.yaml", "admissionpolicy.yaml"):
+        control_plane.apply(HERE.parents[1] / "deploy" / manifest)
+    found = await Connection.connect(str(control_plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)))
+    yield found
+    await found.close()
 
 
 @pytest.fixture

@@ -12,9 +12,8 @@ from servingpool.adapters.cluster import objects
 from servingpool.adapters.cluster.autoscaling import manifest_writers
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
-from servingpool_lab.prometheus import Prometheus
 
-from .operators import ACCOUNT, PATIENCE, Cluster, OperatorProcess, Traffic, deployment, install, settings_on
+from .operators import ACCOUNT, PATIENCE, Cluster, OperatorProcess, Traffic, deployment, install
 from .operators import NAMESPACE as SYSTEM
 
 NAMESPACE, TENANT = "objects", "objects-tenant"
@@ -80,15 +79,6 @@ def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]
         yield Cluster(control_plane, traffic, NAMESPACE)
     for path in (f"/api/v1/namespaces/{NAMESPACE}", f"/api/v1/namespaces/{TENANT}", "/api/v1/nodes/gpu-objects"):
         control_plane.client.delete(path)
-
-
-@pytest.fixture(scope="module")
-def operator(
-    cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[OperatorProcess]:
-    settings = settings_on(prometheus.url)
-    with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings).running() as operator:
-        yield operator
 
 
 def limited(name: str, limits: dict[str, str], replicas: int = 1, **spec: Any) -> dict[str, Any]:

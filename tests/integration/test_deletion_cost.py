@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +14,7 @@ from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.kwok import LOAD_SECONDS_ANNOTATION
 from servingpool_lab.processes import wait_until
 
-from .operators import ACCOUNT, NAMESPACE, PATIENCE, deployment
-
-ROOT = Path(__file__).parents[2]
+from .operators import PATIENCE, deployment
 
 
 class Fleet:
@@ -51,62 +47,52 @@ def fleet(control_plane: ControlPlane, namespace: str) -> Fleet:
     return Fleet(control_plane, namespace)
 
 
-@pytest.fixture
-async def cluster(control_plane: ControlPlane) -> AsyncIterator[Cluster]:
-    """With the operator's own rights: an apply would make a pod that is gone, for who may create pods."""
-    for manifest in ("namespace.yaml", "rbac.yaml", "admissionpolicy.yaml"):
-        control_plane.apply(ROOT / "deploy" / manifest)
-    connection = await Cluster.connect(str(control_plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)))
-    yield connection
-    await connection.close()
-
-
-async def test_kubernetes_removes_exactly_the_marked_pods(fleet: Fleet, cluster: Cluster) -> None:
+async def test_kubernetes_removes_exactly_the_marked_pods(fleet: Fleet, connection: Cluster) -> None:
     """Three of six, by chance once in twenty times."""
     pods = fleet.pods()
     chosen = sorted(pods)[::2]
     for name in chosen:
-        await cluster.set_deletion_cost((fleet.namespace, name), pods[name].uid, -1)
+        await connection.set_deletion_cost((fleet.namespace, name), pods[name].uid, -1)
     assert {name for name, pod in fleet.pods().items() if pod.cost == DeletionCost(-1, ours=True)} == set(chosen)
     fleet.scale(3)
     assert set(fleet.pods()) == set(pods) - set(chosen)
 
 
-async def test_a_removed_mark_is_gone(fleet: Fleet, cluster: Cluster) -> None:
+async def test_a_removed_mark_is_gone(fleet: Fleet, connection: Cluster) -> None:
     name, pod = next(iter(fleet.pods().items()))
-    await cluster.set_deletion_cost((fleet.namespace, name), pod.uid, -1)
-    await cluster.set_deletion_cost((fleet.namespace, name), pod.uid, -2)
+    await connection.set_deletion_cost((fleet.namespace, name), pod.uid, -1)
+    await connection.set_deletion_cost((fleet.namespace, name), pod.uid, -2)
     assert fleet.pods()[name].cost == DeletionCost(-2, ours=True)
-    await cluster.set_deletion_cost((fleet.namespace, name), pod.uid, None)
-    await cluster.set_deletion_cost((fleet.namespace, name), pod.uid, None)
+    await connection.set_deletion_cost((fleet.namespace, name), pod.uid, None)
+    await connection.set_deletion_cost((fleet.namespace, name), pod.uid, None)
     assert fleet.pods()[name].cost is None
     assert fleet.plane.client.get(f"/api/v1/namespaces/{fleet.namespace}/pods/{name}")["metadata"]["annotations"]
 
 
-async def test_a_foreign_deletion_cost_is_neither_overwritten_nor_removed(fleet: Fleet, cluster: Cluster) -> None:
+async def test_a_foreign_deletion_cost_is_neither_overwritten_nor_removed(fleet: Fleet, connection: Cluster) -> None:
     first, second = list(fleet.pods().values())[:2]
     fleet.annotate(first.name, "100")
     with pytest.raises(Conflict, match="set the deletion cost of Pod"):
-        await cluster.set_deletion_cost((fleet.namespace, first.name), first.uid, -1)
-    await cluster.set_deletion_cost((fleet.namespace, first.name), first.uid, None)
+        await connection.set_deletion_cost((fleet.namespace, first.name), first.uid, -1)
+    await connection.set_deletion_cost((fleet.namespace, first.name), first.uid, None)
     assert fleet.pods()[first.name].cost == DeletionCost(100, ours=False)
     # Ours at first, then changed by somebody: theirs from then on.
-    await cluster.set_deletion_cost((fleet.namespace, second.name), second.uid, -1)
+    await connection.set_deletion_cost((fleet.namespace, second.name), second.uid, -1)
     fleet.annotate(second.name, "7")
     assert fleet.pods()[second.name].cost == DeletionCost(7, ours=False)
-    await cluster.set_deletion_cost((fleet.namespace, second.name), second.uid, None)
+    await connection.set_deletion_cost((fleet.namespace, second.name), second.uid, None)
     assert fleet.pods()[second.name].cost == DeletionCost(7, ours=False)
 
 
-async def test_a_pod_that_is_gone_or_of_another_uid_is_not_made_anew(fleet: Fleet, cluster: Cluster) -> None:
+async def test_a_pod_that_is_gone_or_of_another_uid_is_not_made_anew(fleet: Fleet, connection: Cluster) -> None:
     for name in ("vllm-gone", next(iter(fleet.pods()))):
         with pytest.raises(Conflict):
-            await cluster.set_deletion_cost((fleet.namespace, name), "00000000-0000-0000-0000-000000000000", -1)
+            await connection.set_deletion_cost((fleet.namespace, name), "00000000-0000-0000-0000-000000000000", -1)
     costs: list[Any] = [pod.cost for pod in fleet.pods().values()]
     assert costs == [None] * 6
 
 
-async def test_in_a_rollout_each_revision_loses_its_marked_pods_first(fleet: Fleet, cluster: Cluster) -> None:
+async def test_in_a_rollout_each_revision_loses_its_marked_pods_first(fleet: Fleet, connection: Cluster) -> None:
     """How many each of them gives up is the Deployment controller's to say, so our choice may be more or fewer."""
     old = fleet.pods()
     workload = f"/apis/apps/v1/namespaces/{fleet.namespace}/deployments/vllm"
@@ -118,7 +104,7 @@ async def test_in_a_rollout_each_revision_loses_its_marked_pods_first(fleet: Fle
     standing = fleet.pods().keys() & old.keys()
     chosen = set(sorted(standing)[:2])
     for name in chosen:
-        await cluster.set_deletion_cost((fleet.namespace, name), old[name].uid, -1)
+        await connection.set_deletion_cost((fleet.namespace, name), old[name].uid, -1)
     fleet.plane.client.patch(f"{workload}/scale", {"spec": {"replicas": 3}})
     wait_until(lambda: len(fleet.pods()) == 4, PATIENCE, "three, and one more for the rollout")
     gone = standing - fleet.pods().keys()

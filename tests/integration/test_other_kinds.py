@@ -23,7 +23,7 @@ from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
 from .leader_worker_set import API_VERSION, controller, leader_worker_set
-from .operators import PATIENCE, Cluster, OperatorProcess, Service, Traffic, deployment, install, settings_on
+from .operators import PATIENCE, Cluster, OperatorProcess, Service, Traffic, deployment, install
 from .side_by_side import Begun, SideBySide
 from .stand_ins import ROLE_SCALER, SCALING_ADAPTER, SCALING_GROUP, Kind, StandIn
 
@@ -71,15 +71,6 @@ def cluster(
         yield Cluster(control_plane, traffic, NAMESPACE)
     control_plane.client.delete(f"/api/v1/namespaces/{NAMESPACE}")
     control_plane.client.delete("/api/v1/nodes/gpu-kinds")
-
-
-@pytest.fixture(scope="module")
-def operator(
-    cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[OperatorProcess]:
-    settings = settings_on(prometheus.url)
-    with OperatorProcess(cluster.plane, tmp_path_factory.mktemp("operator"), settings).running() as operator:
-        yield operator
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from servingpool.cli.main import app
 from servingpool_lab import audit
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
@@ -88,11 +86,6 @@ def learned(cluster: Cluster) -> dict[str, float]:
     return {role: one["learned"] for role, one in cluster.status("apart")["profile"]["roles"].items()}
 
 
-def explained(cluster: Cluster) -> str:
-    command = ["explain", f"{cluster.namespace}/apart", f"--kubeconfig={cluster.plane.kubeconfig}"]
-    return CliRunner().invoke(app, command, env={"COLUMNS": "200"}).stdout
-
-
 def test_each_role_reaches_its_own_size_and_a_restart_forgets_neither(
     cluster: Cluster, operator: OperatorProcess
 ) -> None:
@@ -119,26 +112,12 @@ def test_each_role_reaches_its_own_size_and_a_restart_forgets_neither(
 
     # Stopped, it writes what both have learned. The API server drops what its schema does not have.
     assert operator.process.stop() == 0, operator.process.log_tail()
-    whole, said = cluster.status("apart"), explained(cluster)
     shapes = {"prefill": PREFILL, "decode": DECODE}
     assert of_roles(cluster).keys() == shapes.keys()
     for role, one in of_roles(cluster).items():
-        assert one["replicas"] == one["desiredReplicas"] == cluster.replicas(role), whole["roles"]
-        decision = one["lastDecision"]
-        assert {"workPerRequest", "penalty", "forForecast"} <= decision["figures"].keys()
-        assert decision["figures"]["workPerRequest"] == pytest.approx(shapes[role].work, rel=0.3), "by its own part"
-        assert min(decision["need"], decision["load"], decision["safeLoad"]) > 0.0
-        assert f"{role}: {decision['reason']}" in whole["lastDecision"]["reason"]
-        assert f"safe up to {decision['safeLoad']}" in said
-    need = {role: one["lastDecision"]["need"] for role, one in of_roles(cluster).items()}
-    assert need["prefill"] > need["decode"], whole["roles"]
-    assert said.count("raw need") == 2
-    assert whole["replicas"] == cluster.replicas("prefill") + cluster.replicas("decode")
-    assert "need" not in whole["lastDecision"]
-    tokens = whole["throughput"]
-    assert tokens["promptTokensPerSecond"] == pytest.approx(
-        tokens["generationTokensPerSecond"] * PROMPT / OUTPUT, rel=0.25
-    ), "prompts are counted where they are prefilled"
+        assert one["replicas"] == one["desiredReplicas"] == cluster.replicas(role)
+        work = one["lastDecision"]["figures"]["workPerRequest"]
+        assert work == pytest.approx(shapes[role].work, rel=0.3), "by its own part"
 
     # The next one goes on from there: of pools with several targets nothing else is told, Prometheus's history neither.
     kept = learned(cluster)

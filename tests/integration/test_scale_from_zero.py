@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,18 +12,7 @@ from servingpool.adapters.cluster.errors import Conflict
 from servingpool.adapters.cluster.objects import Workload
 from servingpool_lab.control_plane import ControlPlane
 
-from .operators import ACCOUNT, NAMESPACE, deployment
-
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-async def cluster(control_plane: ControlPlane) -> AsyncIterator[Cluster]:
-    for manifest in ("namespace.yaml", "rbac.yaml", "admissionpolicy.yaml"):
-        control_plane.apply(ROOT / "deploy" / manifest)
-    connection = await Cluster.connect(str(control_plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)))
-    yield connection
-    await connection.close()
+from .operators import deployment
 
 
 def workload(plane: ControlPlane, namespace: str) -> Workload:
@@ -33,15 +20,15 @@ def workload(plane: ControlPlane, namespace: str) -> Workload:
     return objects.workload(plane.client.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/vllm"))
 
 
-async def test_to_zero_and_back(control_plane: ControlPlane, namespace: str, cluster: Cluster) -> None:
+async def test_to_zero_and_back(control_plane: ControlPlane, namespace: str, connection: Cluster) -> None:
     control_plane.apply(deployment(namespace, "vllm", 1))
-    await cluster.scale(workload(control_plane, namespace), 0)
+    await connection.scale(workload(control_plane, namespace), 0)
     at_zero = workload(control_plane, namespace)
     assert at_zero.replicas == 0
     with pytest.raises(Conflict):
-        await cluster.scale(replace(at_zero, replicas=1), 3)
-    await cluster.scale(at_zero, 2)
+        await connection.scale(replace(at_zero, replicas=1), 3)
+    await connection.scale(at_zero, 2)
     assert workload(control_plane, namespace).replicas == 2
     with pytest.raises(Conflict):  # somebody else was faster
-        await cluster.scale(at_zero, 3)
+        await connection.scale(at_zero, 3)
     assert workload(control_plane, namespace).replicas == 2

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError
 
-from servingpool.api.part import Part
+from servingpool.api.part import Part, keyed
 from servingpool.api.text import Text
 from servingpool.api.time import Time, from_unix
 from servingpool.catalogue.condition_types import ConditionType, Truth
@@ -48,15 +48,7 @@ def _of_this_version(given: Any) -> Any:
     return [one for one in given if not isinstance(one, dict) or one.get("type") in TYPES]
 
 
-Conditions = Annotated[
-    tuple[Condition, ...],
-    Field(
-        strict=False,
-        max_length=16,
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
-    ),
-    BeforeValidator(_of_this_version),
-]
+Conditions = Annotated[tuple[Condition, ...], keyed(16, "type"), BeforeValidator(_of_this_version)]
 """At most one of each type."""
 
 

@@ -118,6 +118,9 @@ def _columns() -> list[dict[str, Any]]:
         ("TPOT", "string", ".status.latency.timePerOutputToken", "Time per output token at the SLO's percentile"),
         ("Tok/s/GPU", "number", ".status.throughput.tokensPerSecondPerGpu", "Output tokens per second per GPU"),
         ("$/MTok", "number", ".status.throughput.dollarsPerMillionTokens", "Dollars per million output tokens"),
+        ("Backlog", "number", ".status.batch.backlog", "Requests or tokens that wait, of a pool with deadlines"),
+        ("Due", "string", ".status.batch.dueAt", "Deadline that leaves least time to spare"),
+        ("Finishes", "string", ".status.batch.finishesAt", "Time at which the work that is due by it is done"),
         (
             "Drain",
             "string",

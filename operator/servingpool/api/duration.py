@@ -14,6 +14,7 @@ from servingpool.api.rule import GIVEN, Rule, quoted, rules, told
 # Six digits a unit: within MAX_LENGTH no sum can overflow Go's duration, which CEL's duration() parses into.
 PATTERN = "^([0-9]{1,6}(ms|s|m|h))+$"
 MAX_LENGTH = 16
+_NO_DURATION = f"'{GIVEN}' is not a duration: write whole numbers with units, such as 2s, 100ms or 1m30s"
 
 _MILLISECONDS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 _WHOLE = re.compile(PATTERN.removeprefix("^").removesuffix("$"))
@@ -23,7 +24,7 @@ _PART = re.compile("([0-9]{1,6})(ms|s|m|h)")
 def parse(text: str) -> float:
     """Seconds. ValueError if `text` is not whole numbers with units ms, s, m, h."""
     if len(text) > MAX_LENGTH or not _WHOLE.fullmatch(text):
-        raise ValueError(f"'{text}' is not a duration: write whole numbers with units, such as 2s, 100ms or 1m30s")
+        raise ValueError(told(_NO_DURATION, text))
     return sum(int(number) * _MILLISECONDS[unit] for number, unit in _PART.findall(text)) / 1_000
 
 
@@ -55,10 +56,7 @@ class DurationBetween:
 
     @property
     def _unreadable(self) -> str:
-        return (
-            f"'{GIVEN}' is not a duration: write whole numbers with units, such as 2s, 100ms or 1m30s; "
-            f"allowed: {self.low} to {self.high}"
-        )
+        return f"{_NO_DURATION}; allowed: {self.low} to {self.high}"
 
     @property
     def _out_of_range(self) -> str:

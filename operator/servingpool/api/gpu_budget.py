@@ -12,21 +12,19 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from servingpool.api.conditions import Conditions, Generation, StoredStatus
-from servingpool.api.part import Part
-from servingpool.api.rule import Between, Matches, Rule, quoted, rules, told
+from servingpool.api.part import Part, keyed
+from servingpool.api.rule import DNS_LABEL, DNS_NAME, Between, Matches, Rule, quoted, rules, told
 from servingpool.api.status import Count, Word
 from servingpool.api.text import Sentence
 
-_DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_DNS_NAME = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
-_LABEL_KEY = rf"({_DNS_NAME}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?"
+_LABEL_KEY = rf"({DNS_NAME}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?"
 _LABEL_VALUE = "([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
-RESOURCE = Matches(rf"{_DNS_NAME}/[A-Za-z0-9][-A-Za-z0-9_.]*", "an extended resource, such as nvidia.com/gpu")
-DEVICE_CLASS = Matches(_DNS_NAME, "the name of a DeviceClass, such as gpu.nvidia.com")
+RESOURCE = Matches(rf"{DNS_NAME}/[A-Za-z0-9][-A-Za-z0-9_.]*", "an extended resource, such as nvidia.com/gpu")
+DEVICE_CLASS = Matches(DNS_NAME, "the name of a DeviceClass, such as gpu.nvidia.com")
 LABEL_KEY = Matches(_LABEL_KEY, "a label's name, such as team or example.com/tier")
 LABEL_VALUE = Matches(_LABEL_VALUE, "a label's value, of at most 63 letters, digits, -, _ and .")
-NAME = Matches(_DNS_NAME, "the name of a ServingPool, of lower-case letters, digits, - and .")
-NAMESPACE = Matches(_DNS_LABEL, "the name of a namespace, of lower-case letters, digits and -")
+NAME = Matches(DNS_NAME, "the name of a ServingPool, of lower-case letters, digits, - and .")
+NAMESPACE = Matches(DNS_LABEL, "the name of a namespace, of lower-case letters, digits and -")
 
 _KEYS = "keys must be label names, such as team or example.com/tier, got {}"
 _VALUES = "values must be label values of at most 63 letters, digits, -, _ and ., got '{}'"
@@ -173,14 +171,7 @@ class BudgetSpec(Part):
     """ServingPools that share the budget, by their labels. Default: all."""
     namespace_selector: LabelSelector = LabelSelector()
     """Namespaces of these pools, by the namespaces' labels. Default: all."""
-    floors: Annotated[
-        tuple[Floor, ...],
-        Field(
-            strict=False,
-            max_length=64,
-            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["namespace", "pool"]},
-        ),
-    ] = ()
+    floors: Annotated[tuple[Floor, ...], keyed(64, "namespace", "pool")] = ()
     """GPUs that pools have before others, at most `gpus` together; at most 64 pools."""
     lending: bool = True
     """Whether GPUs of a floor that its pool does not want are lent to others. They come back once the others' pods are

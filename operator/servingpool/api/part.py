@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
 
@@ -33,3 +33,9 @@ class Part(BaseModel):
     def read(cls, raw: object) -> Self:
         """The type from a manifest's form; `pydantic.ValidationError` if it is wrong (`problems` words it)."""
         return cls.model_validate(raw)
+
+
+def keyed(most: int, *keys: str, **schema: JsonValue) -> Any:
+    """Of a list: at most so many items, which the API server tells apart by these keys. `schema`: what else it says."""
+    told: dict[str, JsonValue] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [*keys], **schema}
+    return Field(strict=False, max_length=most, json_schema_extra=told)

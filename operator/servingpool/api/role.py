@@ -52,15 +52,16 @@ RATIO_NEEDS_ROLES = Rule(
 )
 # An SLO without any bound is refused for that alone.
 PREFILL_BOUND = Rule(
-    f"has(self.slo.timeToFirstToken) || !has(self.slo.timePerOutputToken) || {_NO_ROLES}",
+    f"!has(self.slo) || has(self.slo.timeToFirstToken) || !has(self.slo.timePerOutputToken) || {_NO_ROLES}",
     "prefill targets need slo.timeToFirstToken (1ms to 10m), got none",
 )
 DECODE_BOUND = Rule(
-    f"has(self.slo.timePerOutputToken) || !has(self.slo.timeToFirstToken) || {_NO_ROLES}",
+    f"(has(self.slo) ? has(self.slo.timePerOutputToken) || !has(self.slo.timeToFirstToken) : !has(self.batch))"
+    f" || {_NO_ROLES}",
     "decode targets need slo.timePerOutputToken (1ms to 10s), got none",
 )
 ROLES_AT_ENGINES = Rule(
-    f"self.slo.measuredAt != 'Gateway' || {_NO_ROLES}",
+    f"!has(self.slo) || self.slo.measuredAt != 'Gateway' || {_NO_ROLES}",
     "slo.measuredAt must be Engine where targets have roles, got Gateway: "
     "a gateway's time to first token spans both roles",
 )

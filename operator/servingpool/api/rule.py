@@ -10,6 +10,8 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, JsonValue
 from pydantic_core import CoreSchema, core_schema
 
+DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+DNS_NAME = rf"{DNS_LABEL}(\.{DNS_LABEL})*"
 GIVEN = "{}"
 """Where a wording tells the value that is refused."""
 

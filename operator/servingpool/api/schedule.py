@@ -14,11 +14,9 @@ from pydantic import ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandl
 from pydantic_core import CoreSchema, core_schema
 
 from servingpool.api.part import Part
-from servingpool.api.rule import Between, Matches, Rule, rules
+from servingpool.api.rule import DNS_LABEL, Between, Matches, Rule, rules
 
-SCHEDULE_NAME = Matches(
-    "[a-z0-9]([-a-z0-9]*[a-z0-9])?", "a schedule's name, such as business-hours, of lower-case letters, digits and -"
-)
+SCHEDULE_NAME = Matches(DNS_LABEL, "a schedule's name, such as business-hours, of lower-case letters, digits and -")
 TIME_OF_DAY = Matches("([01][0-9]|2[0-3]):[0-5][0-9]", "a time of day, 00:00 to 23:59")
 
 _ZONE = "an IANA time zone, such as Europe/Berlin or UTC"
@@ -39,6 +37,7 @@ class Day(StrEnum):
 
 
 WEEK = tuple(Day)
+Days = Annotated[tuple[Annotated[Day, Field(strict=False)], ...], Field(strict=False, min_length=1, max_length=7)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +72,7 @@ class Schedule(Part):
     """Name, which decisions and the status show: lower-case letters, digits and -."""
     time_zone: Annotated[str, Field(max_length=64), TimeZone()]
     """IANA time zone of start and end, such as `Europe/Berlin` or `UTC`. Its daylight saving time is followed."""
-    days: Annotated[
-        tuple[Annotated[Day, Field(strict=False)], ...], Field(strict=False, min_length=1, max_length=7)
-    ] = WEEK
+    days: Days = WEEK
     """Days on which a window starts: Mon, Tue, Wed, Thu, Fri, Sat, Sun. Default: every day."""
     start: Annotated[str, Field(max_length=5), TIME_OF_DAY] = "00:00"
     """Time of day when the window starts, 00:00 to 23:59."""

@@ -10,9 +10,10 @@ from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
+from servingpool.api.batch import ONE_OBJECTIVE, Batch
 from servingpool.api.duration import DurationBetween
 from servingpool.api.mode import Mode as Mode  # noqa: PLC0414, what mypy takes for an export
-from servingpool.api.part import Part
+from servingpool.api.part import Part, keyed
 from servingpool.api.role import (
     DECODE_BOUND,
     PREFILL_BOUND,
@@ -22,24 +23,15 @@ from servingpool.api.role import (
     SPEC_RULES,
     RoleRatio,
 )
-from servingpool.api.rule import Between, Matches, Rule, quoted, rules, told
+from servingpool.api.rule import DNS_LABEL, DNS_NAME, Between, Matches, Rule, quoted, rules, told
 from servingpool.api.schedule import Schedule
-from servingpool.api.target import (
-    DNS_LABEL,
-    MOST_REPLICAS,
-    MOST_TARGETS,
-    TARGET_LIST,
-    WORKLOAD_NAME,
-    by_place,
-    names_of,
-)
+from servingpool.api.target import MOST_REPLICAS, WORKLOAD_NAME, Targets, by_place, names_of
 from servingpool.api.target import Target as Target  # noqa: PLC0414, what mypy takes for an export
 
 BACKEND_NAME = Matches(DNS_LABEL, "the name of a backend in the operator's configuration, never a URL")
 ENGINE_NAME = Matches(DNS_LABEL, "the name of an engine, such as vllm, of lower-case letters, digits and -")
 PRICE_NAME = Matches(
-    rf"{DNS_LABEL}(\.{DNS_LABEL})*",
-    "the name of a price in the operator's configuration, of lower-case letters, digits, - and .",
+    DNS_NAME, "the name of a price in the operator's configuration, of lower-case letters, digits, - and ."
 )
 GATEWAY_NAME = Matches(DNS_LABEL, "the name of a gateway, such as vllm-router, of lower-case letters, digits and -")
 DEFAULT_PRIORITY, HIGHEST_PRIORITY = 5, 9
@@ -81,7 +73,7 @@ _ORDERED_SCHEDULES = Rule(
 )
 
 _ZERO_NEEDS_GATEWAY = Rule(
-    "has(self.metrics.gateway) || self.targets.size() == 0 || !has(self.targets[0].min)"
+    "has(self.batch) || has(self.metrics.gateway) || self.targets.size() == 0 || !has(self.targets[0].min)"
     " || self.targets.exists(t, has(t.min) && t.min != 0)",
     "min 0 needs metrics.gateway, which shows requests while there is no replica: set it, or min to 1 or more",
 )
@@ -134,6 +126,10 @@ class Slo(Part):
     def percentile(self, *, roles: bool) -> float:
         """At which latencies are told: prefill and decode each have a part of the misses that the SLO allows."""
         return 100.0 * math.sqrt(self.attainment_share) if roles else self.attainment
+
+
+BATCH_SLO = Slo.read({"timeToFirstToken": "10m", "attainment": 50})
+"""The longest bound and the lowest attainment: what a pool with deadlines is not sized by."""
 
 
 class Gateway(Part):
@@ -204,9 +200,12 @@ class Spec(Part):
     engine: Annotated[str, Field(max_length=63), ENGINE_NAME] = "vllm"
     """Inference engine of the replicas: vllm, sglang, lmdeploy, nim, tensorrt-llm, tgi; llamacpp and ollama with a
     gateway; or one whose metrics the operator's configuration describes."""
-    slo: Slo
-    """Latency objective. A request is good if it meets every bound that is set."""
-    targets: Annotated[tuple[Target, ...], Field(strict=False, max_length=MOST_TARGETS, json_schema_extra=TARGET_LIST)]
+    asked_slo: Annotated[Slo | None, Field(alias="slo")] = None
+    """Latency objective. A request is good if it meets every bound that is set. Either slo or batch is given."""
+    batch: Batch | None = None
+    """Work with deadlines, in place of slo: all of it is done in time, by the fewest GPU-hours. With min 0 there is no
+    replica while nothing is queued and nothing runs."""
+    targets: Targets
     """Workloads to scale, 1 to 8: of one GPU type each, spot or on demand. Their order does not matter, but for min."""
     prefill_per_decode: RoleRatio | None = None
     """Prefill replicas for each decode replica, where targets have roles. If the ratio is outside, the role that has
@@ -222,20 +221,18 @@ class Spec(Part):
     """Where the operator reads the engines' metrics."""
     behavior: Behavior = Behavior()
     """Tuning. The defaults fit most pools."""
-    schedules: Annotated[
-        tuple[Schedule, ...],
-        Field(
-            strict=False,
-            max_length=16,
-            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
-        ),
-    ] = ()
+    schedules: Annotated[tuple[Schedule, ...], keyed(16, "name")] = ()
     """Other bounds at certain hours; at most 16. A window in force replaces min and max of the pool, the sums over its
     targets. Where windows overlap, the highest min and the highest max count."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(_NOT_ANOTHER_POOL, _ORDERED_SCHEDULES, _ZERO_NEEDS_GATEWAY, *SPEC_RULES)
+        json_schema_extra=rules(ONE_OBJECTIVE, _NOT_ANOTHER_POOL, _ORDERED_SCHEDULES, _ZERO_NEEDS_GATEWAY, *SPEC_RULES)
     )
+
+    @property
+    def slo(self) -> Slo:
+        """The latency objective; of a pool with deadlines, one that hardly any request misses."""
+        return self.asked_slo or BATCH_SLO
 
     @property
     def min(self) -> int:
@@ -268,7 +265,9 @@ class Spec(Part):
         return self.min == 0
 
     @model_validator(mode="after")
-    def _roles(self) -> Self:
+    def _one_objective(self) -> Self:
+        if (self.asked_slo is None) == (self.batch is None):
+            raise ValueError(told(ONE_OBJECTIVE.says, "neither" if self.batch is None else "both"))
         if not self.has_roles:
             if self.prefill_per_decode is not None:
                 raise ValueError(RATIO_NEEDS_ROLES.says)
@@ -295,7 +294,7 @@ class Spec(Part):
 
     @model_validator(mode="after")
     def _shows_demand(self) -> Self:
-        if self.metrics.gateway is None and self.goes_to_zero:
+        if self.metrics.gateway is None and self.batch is None and self.goes_to_zero:
             raise ValueError(_ZERO_NEEDS_GATEWAY.says)
         return self
 

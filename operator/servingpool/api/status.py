@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, Field, JsonValue, PlainSerializer, WithJsonSchema
 
 from servingpool.api.conditions import Condition, Conditions, ConditionType, StoredStatus, Truth
-from servingpool.api.part import Part
+from servingpool.api.part import Part, keyed
 from servingpool.api.role import Role
 from servingpool.api.target import LONGEST_NAME, MOST_TARGETS
 from servingpool.api.text import Sentence, Text
@@ -37,6 +37,7 @@ CAUSES = (
     *(ConditionType.SLO_MET, ConditionType.SCALING_LIMITED),
 )
 """Conditions that tell why all is not well, the first cause first."""
+_ANY_FORM: dict[str, JsonValue] = {"x-kubernetes-preserve-unknown-fields": True, "maxProperties": 64}
 CHANGES = 10
 """Most changes in a status."""
 
@@ -71,6 +72,23 @@ class Cost(Part):
     """Output tokens per second, at the present mix of prompts and output, from which the present fleet is cheaper."""
     break_even_load: Amount | None = None
     """Load of the ready replicas at the break-even. Above lastDecision.safeLoad, this fleet misses its SLO there."""
+
+
+class BatchStatus(Part):
+    """Work with deadlines. An unknown figure is absent."""
+
+    unit: Word
+    """What is counted: requests or tokens."""
+    backlog: Amount | None = None
+    """What waits in broker, gateway and engines; absent while the backlog is unknown."""
+    per_second: Amount | None = None
+    """What the desired replicas serve per second, when they are ready."""
+    due: Amount | None = None
+    """What is due by `dueAt`, the deadline that leaves least time to spare."""
+    due_at: Time | None = None
+    """That deadline."""
+    finishes_at: Time | None = None
+    """Time at which the desired replicas have done what is due by then."""
 
 
 class Latency(Part):
@@ -221,29 +239,9 @@ class Status(StoredStatus):
     """Replicas that are Ready."""
     desired_replicas: Count | None = None
     """Replicas that the last decision wants."""
-    targets: (
-        Annotated[
-            tuple[TargetStatus, ...],
-            Field(
-                strict=False,
-                max_length=MOST_TARGETS,
-                json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
-            ),
-        ]
-        | None
-    ) = None
+    targets: Annotated[tuple[TargetStatus, ...], keyed(MOST_TARGETS, "name")] | None = None
     """Each target, in the order of the spec; absent if the pool has one."""
-    roles: (
-        Annotated[
-            tuple[RoleStatus, ...],
-            Field(
-                strict=False,
-                max_length=len(Role),
-                json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["role"]},
-            ),
-        ]
-        | None
-    ) = None
+    roles: Annotated[tuple[RoleStatus, ...], keyed(len(Role), "role")] | None = None
     """Each role, prefill first; absent if targets have no role."""
     throughput: Throughput | None = None
     """Tokens per second and their cost."""
@@ -251,6 +249,8 @@ class Status(StoredStatus):
     """Cost of the present fleet, and of the same traffic at a hosted price."""
     queue_depth: Amount | None = None
     """Requests that wait in engines and gateway."""
+    batch: BatchStatus | None = None
+    """Work with deadlines; absent without spec.batch."""
     latency: Latency | None = None
     """Latency at the SLO's percentile."""
     attainment: Annotated[float, Field(ge=0, le=100)] | None = None
@@ -261,13 +261,7 @@ class Status(StoredStatus):
     """Measured start-up time of a replica, such as `1m35s`; of several targets, of a replica of any."""
     operator: Annotated[str, Field(max_length=253)] | None = None
     """Name of the operator's pod that writes for this pool; absent unless several share the pools."""
-    profile: (
-        Annotated[
-            dict[str, Any],
-            Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True, "maxProperties": 64}),
-        ]
-        | None
-    ) = None
+    profile: Annotated[dict[str, Any], Field(json_schema_extra=_ANY_FORM)] | None = None
     """Learned data about this model on this hardware, for restarts. Internal to the operator; its form may change."""
     last_decision: LastDecision | None = None
     """Last decision in full."""

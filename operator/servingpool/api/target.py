@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any, Protocol, Self
 
-from pydantic import ConfigDict, Field, JsonValue, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from servingpool.api.part import Part
+from servingpool.api.part import Part, keyed
 from servingpool.api.role import ALL_OR_NONE, BOTH_ROLES, OWN_NAMES, ZERO_TOGETHER, Role
-from servingpool.api.rule import Between, Matches, Rule, rules, told
+from servingpool.api.rule import DNS_NAME, Between, Matches, Rule, rules, told
 
 MOST_TARGETS = 8
 """Most targets of a pool. Admission and the operator's own types follow it."""
@@ -19,10 +19,8 @@ MOST_REPLICAS = 10_000
 LONGEST_NAME = 63 + 1 + 253
 """Characters of a target's name in status and metrics, as `Kind/name`."""
 
-DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 WORKLOAD_NAME = Matches(
-    rf"{DNS_LABEL}(\.{DNS_LABEL})*",
-    "a workload's name in the pool's own namespace, of lower-case letters, digits, - and .",
+    DNS_NAME, "a workload's name in the pool's own namespace, of lower-case letters, digits, - and ."
 )
 API_VERSION = Matches(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/v[0-9][a-z0-9]*", "an API group and version, such as apps/v1")
 KIND = Matches("[A-Z][A-Za-z0-9]*", "a kind with a scale subresource, such as Deployment or StatefulSet")
@@ -34,19 +32,11 @@ _TWICE = "must name each workload once, got {} more than once"
 # By kind and name, whatever the API group: that is what status and metrics call a target. The API server itself refuses
 # two that have the group in common.
 _ONCE = "!self.exists(o, o.kind == t.kind && o.name == t.name && o.apiVersion != t.apiVersion)"
-TARGET_LIST: dict[str, JsonValue] = {
-    "x-kubernetes-list-type": "map",
-    "x-kubernetes-list-map-keys": ["apiVersion", "kind", "name"],
-    **rules(
-        Rule("self.size() >= 1", _SIZE, "string(self.size())"),
-        Rule(f"self.all(t, {_ONCE})", _TWICE, f"self.filter(t, !{_ONCE})[0].name"),
-        ALL_OR_NONE,
-        BOTH_ROLES,
-        ZERO_TOGETHER,
-        OWN_NAMES,
-    ),
-}
-"""What the CRD says of the list beside its items."""
+_LIST_RULES = rules(
+    Rule("self.size() >= 1", _SIZE, "string(self.size())"),
+    Rule(f"self.all(t, {_ONCE})", _TWICE, f"self.filter(t, !{_ONCE})[0].name"),
+    *(ALL_OR_NONE, BOTH_ROLES, ZERO_TOGETHER, OWN_NAMES),
+)
 
 
 def _without_default(schema: dict[str, Any]) -> None:
@@ -97,6 +87,9 @@ class Target(Part):
         if self.base > self.max:
             raise ValueError(told(_BASE, self.max))
         return self
+
+
+Targets = Annotated[tuple[Target, ...], keyed(MOST_TARGETS, "apiVersion", "kind", "name", **_LIST_RULES)]
 
 
 def by_place(targets: tuple[Target, ...]) -> tuple[Target, ...]:

@@ -33,8 +33,8 @@ class Alert:
     """One alert. Texts may use Prometheus' templates, such as {{ $labels.pool }}."""
 
     name: str
-    group: str
-    severity: str
+    group: str = POOLS
+    severity: str = WARNING
     wait: str
     """How long the expression must hold."""
     expr: str
@@ -154,7 +154,6 @@ ALERTS = (
     Alert(
         name="ServingPoolLoopLate",
         group=OPERATOR,
-        severity=WARNING,
         wait="10m",
         expr=(
             "histogram_quantile(0.9, sum by (le) "
@@ -173,7 +172,6 @@ ALERTS = (
     Alert(
         name="ServingPoolTurnFailed",
         group=OPERATOR,
-        severity=WARNING,
         wait="0s",
         expr='increase(servingpool_pool_failures_total{namespace="$(NAMESPACE)"}[15m]) > $(THRESHOLD)',
         threshold=0,
@@ -185,7 +183,6 @@ ALERTS = (
     Alert(
         name="ServingPoolWritesRefused",
         group=OPERATOR,
-        severity=WARNING,
         wait="0s",
         # ServingPoolNotReady covers a refused scale, by pool.
         expr=(
@@ -203,8 +200,6 @@ ALERTS = (
     ),
     Alert(
         name="ServingPoolNotReady",
-        group=POOLS,
-        severity=WARNING,
         wait="5m",
         # ServingPoolTurnFailed covers InternalError.
         expr=_with_mode(
@@ -236,7 +231,6 @@ ALERTS = (
     ),
     Alert(
         name="ServingPoolSloBurnsFast",
-        group=POOLS,
         severity=CRITICAL,
         wait="2m",
         expr=_burns(HOUR, f"({FIVE_MINUTES} or {HOUR})", enough=ENOUGH),
@@ -251,7 +245,6 @@ ALERTS = (
     ),
     Alert(
         name="ServingPoolSloBurns",
-        group=POOLS,
         severity=CRITICAL,
         wait="15m",
         expr=_burns(_mean(HOUR, "6h:5m", HOUR), _mean(FIVE_MINUTES, "30m:5m", HOUR), enough=ENOUGH),
@@ -266,8 +259,6 @@ ALERTS = (
     ),
     Alert(
         name="ServingPoolSloMissed",
-        group=POOLS,
-        severity=WARNING,
         wait="1h",
         expr=_burns(_mean(HOUR, "1d:15m", HOUR), HOUR),
         threshold=1,
@@ -280,9 +271,19 @@ ALERTS = (
         action=SLO_ACTION,
     ),
     Alert(
+        name="ServingPoolDeadline",
+        wait="1m",
+        expr=_with_mode(
+            "max by (namespace, pool, reason) "
+            '(servingpool_condition{type="SLOMet",reason=~"DeadlineAtRisk|DeadlineMissed"})'
+        ),
+        summary="Pool {{ $labels.namespace }}/{{ $labels.pool }} may miss a deadline: {{ $labels.reason }}.",
+        description="What is due first needs more replicas than can be had, or was not done by its deadline.",
+        effect="Batch work is done late.",
+        action="servingpool explain {{ $labels.pool }} -n {{ $labels.namespace }} names what is due and the limit.",
+    ),
+    Alert(
         name="ServingPoolHeldBelowNeed",
-        group=POOLS,
-        severity=WARNING,
         wait="15m",
         # ServingPoolNotReady covers pods without a node, here and in the next alert; ServingPoolTargetNotDelivering
         # those of one of several targets.
@@ -306,8 +307,6 @@ ALERTS = (
     ),
     Alert(
         name="ServingPoolReplicasNotReady",
-        group=POOLS,
-        severity=WARNING,
         wait="30m",
         expr=_with_mode(
             "max by (namespace, pool) (servingpool_requested_replicas) > max by (namespace, pool) "
@@ -325,8 +324,6 @@ ALERTS = (
     ),
     Alert(
         name="ServingPoolTargetNotDelivering",
-        group=POOLS,
-        severity=WARNING,
         wait="15m",
         expr=_with_mode('max by (namespace, pool) (servingpool_condition{type="TargetsAvailable",status="False"})'),
         summary="A target of pool {{ $labels.namespace }}/{{ $labels.pool }} does not deliver replicas.",
@@ -339,8 +336,6 @@ ALERTS = (
     ),
     Alert(
         name="ServingPoolWaitsForGpus",
-        group=POOLS,
-        severity=WARNING,
         wait="30m",
         expr=_with_mode(
             "max by (budget, namespace, pool) (servingpool_gpu_budget_due_gpus) - "
@@ -359,8 +354,6 @@ ALERTS = (
     ),
     Alert(
         name="ServingPoolBlind",
-        group=POOLS,
-        severity=WARNING,
         wait="10m",
         expr=_with_mode(
             'max by (namespace, pool, reason) (servingpool_condition{type="MetricsAvailable",status="False"})'

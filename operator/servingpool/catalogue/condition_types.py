@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Self
+
+from servingpool.catalogue.template import Entry
 
 
 class Truth(StrEnum):
@@ -14,19 +15,12 @@ class Truth(StrEnum):
     UNKNOWN = "Unknown"
 
 
-class ConditionType(StrEnum):
+class ConditionType(Entry):
     """Subject of a condition."""
 
     good: Truth
     """The status of a pool that needs no attention."""
     meaning: str
-
-    def __new__(cls, name: str, good: Truth, meaning: str) -> Self:
-        """A member is the string `name`."""
-        member = str.__new__(cls, name)
-        member._value_ = name
-        member.good, member.meaning = good, meaning
-        return member
 
     READY = (
         "Ready",

@@ -6,11 +6,10 @@ Unknown with the reason and the message of `Ready`.
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Self
 
 from servingpool.catalogue.condition_types import ConditionType, Truth
-from servingpool.catalogue.template import Templated
+from servingpool.catalogue.template import Entry, Templated
 
 _READY = ConditionType.READY, Truth.TRUE
 _NOT_READY = ConditionType.READY, Truth.FALSE
@@ -23,21 +22,21 @@ _LIMITED = ConditionType.SCALING_LIMITED, Truth.TRUE
 _NO_DRAIN = ConditionType.DRAIN_READY, Truth.FALSE
 
 
-class Reason(Templated, StrEnum):
+class Reason(Templated, Entry):
     """Why a condition is as it is."""
 
     type: ConditionType
     status: Truth
+    template: str
     meaning: str
     action: str
 
-    def __new__(cls, name: str, of: tuple[ConditionType, Truth], template: str, meaning: str, action: str) -> Self:
-        """A member is the string `name`."""
-        member = str.__new__(cls, name)
-        member._value_ = name
-        member.type, member.status = of
-        member.template, member.meaning, member.action = template, meaning, action
-        return member
+    @staticmethod
+    def filled(
+        of: tuple[ConditionType, Truth], template: str, meaning: str, action: str = "Nothing."
+    ) -> tuple[object, ...]:
+        """The type and the status of the condition, what the entry says, and nothing to do where it says no action."""
+        return (*of, template, meaning, action)
 
     def said(self, **given: object) -> tuple[Self, str]:
         """The reason and its message. ValueError where a field is missing or unknown."""
@@ -49,7 +48,6 @@ class Reason(Templated, StrEnum):
         _READY,
         "{target} can be scaled.",
         "The pool is valid and nothing blocks scaling.",
-        "Nothing.",
     )
     RECOMMENDING = (
         "Recommending",
@@ -260,14 +258,12 @@ class Reason(Templated, StrEnum):
         _METRICS,
         "All {ready} ready replicas are scraped.",
         "Every ready replica has fresh and complete metrics.",
-        "Nothing.",
     )
     METERED_AT_GATEWAY = (
         "MeteredAtGateway",
         _METRICS,
         "The engine exports no metrics: each of {ready} replicas is taken to carry an equal share of the gateway's.",
         "The sums are what the gateway counted. What one replica does, and how many requests wait, are estimates.",
-        "Nothing.",
     )
     PARTIAL_METRICS = (
         "PartialMetrics",
@@ -394,7 +390,6 @@ class Reason(Templated, StrEnum):
         (ConditionType.SLO_MET, Truth.TRUE),
         "{attained:.1f}% of the last hour's requests met the SLO; the objective is {objective:g}%.",
         "Attainment is at or above spec.slo.attainment.",
-        "Nothing.",
     )
     OBJECTIVE_MISSED = (
         "ObjectiveMissed",
@@ -443,7 +438,6 @@ class Reason(Templated, StrEnum):
         (ConditionType.SLO_MET, Truth.UNKNOWN),
         "SLO attainment is unknown: {detail}.",
         "There was too little traffic to judge.",
-        "Nothing.",
     )
     CLIENT_LATENCY_UNKNOWN = (
         "ClientLatencyUnknown",
@@ -452,13 +446,39 @@ class Reason(Templated, StrEnum):
         "The gateway does not tell the time to first token that the SLO is judged by.",
         "Correct spec.metrics.gateway or the gateway's scrape, or set slo.measuredAt to Engine.",
     )
+    DEADLINES_HOLD = (
+        "DeadlinesHold",
+        (ConditionType.SLO_MET, Truth.TRUE),
+        "{said}.",
+        "All queued work is expected to be done by its deadline, also if a replica is lost.",
+    )
+    DEADLINE_AT_RISK = (
+        "DeadlineAtRisk",
+        _MISSED,
+        "{amount:,.0f} {unit} due by {at} are at risk: they need more replicas than can be had. {said}.",
+        "What is kept free for slower requests and for a lost replica is used up. A cold start later is too late.",
+        "Raise max, the GPUBudget or the quota, whichever the last decision's limits name, or give more time.",
+    )
+    DEADLINE_MISSED = (
+        "DeadlineMissed",
+        _MISSED,
+        "{amount:,.0f} {unit} were due by {at}, {late} ago, and still wait. {said}.",
+        "Work was not done by its deadline.",
+        "Nothing, if it was once: it is done as soon as possible. Else raise max, or give more time.",
+    )
+    BACKLOG_UNKNOWN = (
+        "BacklogUnknown",
+        (ConditionType.SLO_MET, Truth.UNKNOWN),
+        "{said}.",
+        "The backlog's query has no answer that can be used. Nothing is scaled down, and nothing counts as done.",
+        "Run spec.batch.backlog.query in Prometheus: it must return one series with a number from 0 on.",
+    )
     # ScalingLimited
     DESIRED_WITHIN_RANGE = (
         "DesiredWithinRange",
         (ConditionType.SCALING_LIMITED, Truth.FALSE),
         "Neither min nor max limits the desired replicas.",
         "Neither min nor max changes the answer.",
-        "Nothing.",
     )
     TOO_FEW_REPLICAS = (
         "TooFewReplicas",
@@ -508,7 +528,6 @@ class Reason(Templated, StrEnum):
         (ConditionType.CALIBRATING, Truth.FALSE),
         "Engine and traffic are known; calibration has ended.",
         "The operator has seen enough to size the fleet.",
-        "Nothing.",
     )
     # DrainReady
     FINISHES_REQUESTS = (
@@ -516,7 +535,6 @@ class Reason(Templated, StrEnum):
         (ConditionType.DRAIN_READY, Truth.TRUE),
         "A removed pod waits {pre_stop:g} s, drains for up to {timeout:g} s, and is killed after {grace:g} s.",
         "A scale-down loses no request that ends within the shutdown timeout.",
-        "Nothing.",
     )
     NO_SHUTDOWN_TIMEOUT = (
         "NoShutdownTimeout",
@@ -552,7 +570,6 @@ class Reason(Templated, StrEnum):
         (ConditionType.ZERO_READY, Truth.TRUE),
         "At 0 replicas {gateway} {conduct}. A cold start takes {cold}, and up to {reaction} to notice. {counted}",
         "The first request after a time at 0 replicas waits, and is served.",
-        "Nothing.",
     )
     FIRST_REQUEST_FAILS = (
         "FirstRequestFails",
@@ -588,7 +605,6 @@ class Reason(Templated, StrEnum):
         (ConditionType.OBJECTS_READ, Truth.TRUE),
         "All objects around the pool are read.",
         "Some were not before.",
-        "Nothing.",
     )
     UNREADABLE_OBJECTS = (
         "UnreadableObjects",
@@ -610,7 +626,6 @@ class Reason(Templated, StrEnum):
         (ConditionType.TARGETS_AVAILABLE, Truth.TRUE),
         "Each of {targets} targets delivers its requested replicas, or is given time to.",
         "No target is known to lack nodes or quota.",
-        "Nothing.",
     )
     TARGET_NOT_DELIVERING = (
         "TargetNotDelivering",
@@ -625,7 +640,6 @@ class Reason(Templated, StrEnum):
         (ConditionType.COUNTED, Truth.TRUE),
         "{pools} pools share the budget; their GPUs are counted.",
         "The GPUs of every pool are known, so the budget is enforced.",
-        "Nothing.",
     )
     PODS_NOT_ENDING = (
         "PodsNotEnding",
@@ -654,7 +668,6 @@ class Reason(Templated, StrEnum):
         (ConditionType.EXCLUSIVE, Truth.TRUE),
         "Its targets count in no other GPUBudget.",
         "Each target that the budget covers shares this budget.",
-        "Nothing.",
     )
     COUNTED_ELSEWHERE = (
         "CountedElsewhere",
@@ -669,7 +682,6 @@ class Reason(Templated, StrEnum):
         (ConditionType.SUFFICIENT, Truth.TRUE),
         "{held} of {gpus} GPUs are in use, and no pool asks for more than it gets.",
         "No pool is limited by the budget.",
-        "Nothing.",
     )
     POOLS_WAIT = (
         "PoolsWait",

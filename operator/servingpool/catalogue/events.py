@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Self
-
 from servingpool.catalogue.condition_types import ConditionType, Truth
-from servingpool.catalogue.template import Templated
+from servingpool.catalogue.template import Entry, Templated
 
 WARNED = {
     ConditionType.READY: Truth.FALSE,
@@ -19,20 +16,14 @@ WARNED = {
 """Conditions that post a Warning event when they turn to this status; SLOMet only where no fleet size helps."""
 
 
-class EventReason(Templated, StrEnum):
+class EventReason(Templated, Entry):
     """Why an event was posted that no condition stands for."""
 
     type: str
     """Normal or Warning."""
+    template: str
     meaning: str
     action: str
-
-    def __new__(cls, name: str, type_: str, template: str, meaning: str, action: str) -> Self:
-        """A member is the string `name`."""
-        member = str.__new__(cls, name)
-        member._value_ = name
-        member.type, member.template, member.meaning, member.action = type_, template, meaning, action
-        return member
 
     SUCCESSFUL_RESCALE = (
         "SuccessfulRescale",

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Self
+from servingpool.catalogue.template import Entry
 
 
-class LimitName(StrEnum):
+class LimitName(Entry):
     """The name of a limit in `status.lastDecision.limits`."""
 
     template: str
     meaning: str
     action: str
-
-    def __new__(cls, name: str, template: str, meaning: str, action: str) -> Self:
-        """A member is the string `name`."""
-        member = str.__new__(cls, name)
-        member._value_ = name
-        member.template, member.meaning, member.action = template, meaning, action
-        return member
 
     PARTIAL = (
         "PartialMetrics",

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Self
+from servingpool.catalogue.template import Entry
 
 POOL = ("namespace", "pool")
 
 
-class Metric(StrEnum):
+class Metric(Entry):
     """One metric, by the name that a query uses."""
 
-    kind: str
-    """gauge, counter or histogram."""
-    labels: tuple[str, ...]
     unit: str
     help: str
     meaning: str
     """How to read it."""
+    labels: tuple[str, ...]
+    kind: str
+    """gauge, counter or histogram."""
 
-    def __new__(
-        cls, name: str, unit: str, help_: str, meaning: str, labels: tuple[str, ...] = POOL, kind: str = "gauge"
-    ) -> Self:
-        """A member is the string `name`."""
-        member = str.__new__(cls, name)
-        member._value_ = name
-        member.kind, member.labels, member.unit, member.help, member.meaning = kind, labels, unit, help_, meaning
-        return member
+    @staticmethod
+    def filled(
+        unit: str, help_: str, meaning: str, labels: tuple[str, ...] = POOL, kind: str = "gauge"
+    ) -> tuple[object, ...]:
+        """A gauge of a pool where the entry says nothing else."""
+        return unit, help_, meaning, labels, kind
 
     INFO = (
         "servingpool_info",

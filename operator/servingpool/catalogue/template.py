@@ -1,10 +1,12 @@
-"""Message templates: `str.format` with named fields, which must be given exactly."""
+"""Entries of the catalogue, and message templates: `str.format` with named fields, which must be given exactly."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from functools import cache
 from string import Formatter
+from typing import Any, Self
 
 
 @cache
@@ -28,3 +30,20 @@ class Templated:
     def message(self, **given: object) -> str:
         """The message. ValueError where a field is missing or unknown."""
         return render(self.template, given)
+
+
+class Entry(StrEnum):
+    """An entry is the string of its name; what else it says are the fields that its class annotates, in that order."""
+
+    def __new__(cls, name: str, *said: object) -> Self:
+        """A member with its fields."""
+        member = str.__new__(cls, name)
+        member._value_ = name
+        for field, value in zip(cls.__annotations__, cls.filled(*said), strict=True):
+            setattr(member, field, value)
+        return member
+
+    @staticmethod
+    def filled(*said: Any) -> tuple[object, ...]:
+        """The value of each field, from what the entry says."""
+        return said

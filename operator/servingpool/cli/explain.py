@@ -174,7 +174,7 @@ def show(pool: ServingPool, console: Console | None = None) -> None:
     if decision is not None:
         age = time.time() - decision.at.timestamp()
         told = f"decided {brief(max(0, round(age)))} ago ({write(decision.at)}), {decision.verdict}"
-        parts += _explained(status, pool.spec.slo, decision, Text(told, style="yellow" if age > OLD else "dim"))
+        parts += _explained(status, pool.spec.asked_slo, decision, Text(told, style="yellow" if age > OLD else "dim"))
     else:
         parts += [Text("No decision yet."), _conditions(status)] if status.conditions else [Text(UNSEEN)]
     _framed(console, pool.key, parts)

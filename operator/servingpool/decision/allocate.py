@@ -345,6 +345,7 @@ def _in_replicas_of(new: str, memory: Memory, pool: Pool) -> Memory:
         kinds=tuple(replace(one, speed=None) for one in profile.kinds),
         reference=new,
         curve=MissCurve(),
+        ledger=replace(profile.ledger, cost=None),
         forecast=replace(interrupted.profile.forecast, initial_replicas=0),  # they were counted in the old reference's
     )
     return replace(interrupted, profile=taught)

@@ -16,7 +16,7 @@ from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.lateness import Lateness
 from servingpool.decision.params import MINUTE
-from servingpool.decision.plan import AtZero, Plan
+from servingpool.decision.plan import Plan, Wanted
 from servingpool.decision.pool import Bound, Bounds, Pool
 from servingpool.decision.words import clock, shown, span
 
@@ -29,7 +29,7 @@ def limit(
     pool: Pool,
     bounds: Bounds,
     memory: Memory,
-    plan: Plan | AtZero | Unknown,
+    plan: Plan | Wanted | Unknown,
     now: float,
     longest_wait: float,
     fleet: Fleet,
@@ -40,8 +40,10 @@ def limit(
     of several targets they need not be whole. What concerns single replicas limits the split, see `Fleet.split`.
     """
     requested = observation.ordered
-    if isinstance(plan, AtZero):
-        answer = _while_no_node(Limited(plan.replicas), observation, pool, memory, fleet)
+    if isinstance(plan, Wanted):
+        answer = Limited(pool.whole(plan.replicas))
+        answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait, now, fleet)
+        answer = _while_no_node(answer, observation, pool, memory, fleet)
         return _bounded(answer, bounds, fleet)
     idle = memory.idle(pool, now)
     if isinstance(plan, Unknown):

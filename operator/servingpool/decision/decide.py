@@ -17,13 +17,16 @@ from servingpool.decision.decision import Decision, Limited, moves, verdict_of_p
 from servingpool.decision.figures import figures
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.learn.updating import update, with_fresh_samples
+from servingpool.decision.need import throughput
 from servingpool.decision.need.anchor import tried
 from servingpool.decision.need.planning import at_zero, plan, remembered
 from servingpool.decision.observation import Observation, Reading, Unknown
 from servingpool.decision.observe.lateness import Queues
-from servingpool.decision.plan import AtZero, Plan
+from servingpool.decision.plan import Plan, Wanted
 from servingpool.decision.pool import Beside, Bound, Pool
 from servingpool.decision.roles import DECODE, PREFILL, Ratio
+
+BY_DEADLINE = Unknown("the pool is sized by the deadlines of its work")
 
 
 class Outcome(NamedTuple):
@@ -54,18 +57,22 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     fleet = fleet.within(pool)
     frontier = fleet.frontier
     standing = () if seen.metered else updated.memory.last.standing
-    planned = plan(seen, pool, updated, frontier, hung=len(standing), unused=updated.memory.unused(pool, now))
+    unused = updated.memory.unused(pool, now)
+    planned = BY_DEADLINE if pool.batch else plan(seen, pool, updated, frontier, hung=len(standing), unused=unused)
     if memory.at != now:
         updated = updated._replace(memory=tried(updated, planned, seen, pool, now))
     memory = remembered(updated, pool, planned, now)
     queues = Queues.recent(seen, memory.last, {one.replica for one in standing}, now)
-    sleeping = at_zero(seen, pool, memory, now, frontier)
-    answer = sleeping or planned
+    wanted = at_zero(seen, pool, memory, now, frontier)
+    if pool.batch is not None:
+        wanted, ledger = throughput.plan(seen, pool, pool.batch, updated, fleet.reachable, now)
+        memory = replace(memory, profile=replace(memory.profile, ledger=ledger))
+    answer = wanted or planned
     limited = limit(seen, pool, bounds, memory, answer, now, queues.longest_wait, fleet)
     found = figures(pool, memory, updated, planned, queues, now)
     doubts = explain.doubts(memory, planned, standing, memory.absent(seen), pool)
     parts, limited = _split(fleet, seen, pool, memory, planned, limited, now)
-    moved, need = moves(parts, memory.profile.reference), _need(pool, memory, planned, sleeping, now)
+    moved, need = moves(parts, memory.profile.reference), _need(pool, memory, planned, wanted, now)
     decision = Decision(
         at=now,
         replicas=sum(part.replicas for part in parts),
@@ -73,7 +80,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         need=need,
         capacity=need if isinstance(need, Unknown) else limited.replicas,
         limits=limited.applied,
-        reason=explain.reason(moved, pool, planned, limited, found, sleeping, doubts),
+        reason=explain.reason(moved, pool, planned, limited, found, wanted, doubts),
         figures=found,
         bounds=bounds,
         candidates=() if isinstance(planned, Unknown) else planned.candidates,
@@ -82,6 +89,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         warning=explain.warning(pool, updated, planned, found.attainment_now),
         parts=parts,
         standing=standing,
+        wanted=wanted,
     )
     return Outcome(decision, memory)
 
@@ -104,10 +112,10 @@ def _split(
     return fleet.split(limited, move=worthwhile, trial=not planned.idle and not memory.unused(pool, now))
 
 
-def _need(pool: Pool, memory: Memory, planned: Plan | Unknown, sleeping: AtZero | None, now: float) -> Reading:
+def _need(pool: Pool, memory: Memory, planned: Plan | Unknown, wanted: Wanted | None, now: float) -> Reading:
     """The raw need in replicas."""
-    if sleeping is not None:
-        return float(sleeping.replicas)
+    if wanted is not None:
+        return float(wanted.replicas)
     if isinstance(planned, Unknown):
         return 0.0 if memory.idle(pool, now) else planned
     return planned.need

@@ -12,7 +12,7 @@ from servingpool.catalogue.template import render
 from servingpool.decision.figures import Figures
 from servingpool.decision.observation import EPSILON, Reading, Replica
 from servingpool.decision.observe.samples import Standing
-from servingpool.decision.plan import Candidate, Course
+from servingpool.decision.plan import Candidate, Course, Wanted
 from servingpool.decision.pool import Bounds
 
 ENOUGH = 0.999
@@ -156,6 +156,8 @@ class Decision:
     """The decision on each target, in the order of the spec; `replicas` is their sum."""
     standing: tuple[Standing, ...] = ()
     """Ready replicas whose gauges are not believed, because nothing in them moves."""
+    wanted: Wanted | None = None
+    """What was wanted for another reason than latency; None where nothing was."""
 
     def within_budgets(
         self, parts: tuple[Part, ...], verdict: Verdict, moved: str, needed: float, cuts: Sequence[BudgetCut]

@@ -15,7 +15,7 @@ from servingpool.decision.learn.miss_curve import tpot_infeasible
 from servingpool.decision.observation import Reading, Replica, Unknown
 from servingpool.decision.observe.gauges import doubted_queue
 from servingpool.decision.observe.samples import Standing
-from servingpool.decision.plan import AtZero, Plan
+from servingpool.decision.plan import Plan, Wanted
 from servingpool.decision.pool import Pool
 from servingpool.decision.words import MOST_NAMED, clock, shown, span
 
@@ -51,7 +51,7 @@ def reason(
     plan: Plan | Unknown,
     answer: Limited,
     figures: Figures,
-    at_zero: AtZero | None = None,
+    at_zero: Wanted | None = None,
     doubts: Sequence[str] = (),
 ) -> str:
     """Why this many replicas, in one sentence. `moved`: its beginning; `doubts`: sentences on disbelieved figures."""

@@ -213,6 +213,8 @@ class Observation:
     without a sample is unknown, not idle."""
     gateway: GatewayMetrics = NO_GATEWAY
     """Figures of the gateway; all are NOT_EXPOSED where there is no gateway."""
+    backlog: Reading = NOT_EXPOSED
+    """Work that waits outside of engines and gateway, in requests or tokens, of a pool that has deadlines."""
     metered: bool = False
     """The engines export nothing: `metrics` are even shares of their gateway's counts."""
     ttft_inferred: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from servingpool.decision.learn.forecast import Outlook
+from servingpool.decision.learn.ledger import Due
 from servingpool.decision.learn.miss_curve import Curve
 
 Array = NDArray[np.float64]
@@ -113,10 +115,19 @@ class Plan:
         return (max(self.expected, self.level) + self.backlog) / load + self.stuck
 
 
-class AtZero(NamedTuple):
-    """The replicas to request while the pool is at 0 on purpose, and why."""
+class Wanted(NamedTuple):
+    """Replicas that are wanted for another reason than latency: at 0 replicas, or for work with deadlines."""
 
     replicas: float
-    why: str
+    """For deadlines those that stand, where there is work for them, and those that a deadline asks for."""
+    why: str = ""
     course: Course | None = None
     """Misses at each fleet size; None where nothing is known of the usual demand, or none came."""
+    due: Due | None = None
+    """The deadline that leaves least time to spare, with all work due by then; None where nothing is queued."""
+    finishes_at: float | None = None
+    """Unix time in seconds at which these replicas have done that work; None where there are none, or none can tell."""
+    at_risk: Due | None = None
+    """The first deadline whose replicas cannot be had, with what is kept free: a cold start before it is too late."""
+    waits_until: float = math.inf
+    """Unix time in seconds until which no replica is added, unless more work comes; infinite where nothing waits."""

@@ -157,6 +157,22 @@ def _order(bound: Bound) -> tuple[int, float, str]:
 
 
 @dataclass(frozen=True, slots=True)
+class Batch:
+    """The objective of work that waits outside of the engines: all of it done by its deadline."""
+
+    within: float = math.inf
+    """Seconds from when a request came to its deadline; infinite where `ends` has the deadlines."""
+    ends: tuple[float, ...] = ()
+    """Deadlines around now in Unix time, ascending: what comes before one is due by it."""
+    tokens: bool = False
+    """Whether the backlog is counted in tokens, and not in requests."""
+
+    def due(self, came: float) -> float:
+        """Deadline in Unix time of a request that came then."""
+        return min((came + self.within, *(end for end in self.ends if end > came)))
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
     """The part of a ServingPool's spec that a decision depends on."""
 
@@ -185,6 +201,8 @@ class Pool:
     """Cold starts, one after another, until all requested replicas serve; 1 where replicas start together."""
     beside: Bound | None = None
     """The min, where it follows from replicas of the other role; None elsewhere."""
+    batch: Batch | None = None
+    """Deadlines of its work, by which it is sized in place of the SLO; None where it has none."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_replicas <= self.max_replicas:

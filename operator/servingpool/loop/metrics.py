@@ -71,18 +71,18 @@ def snapshot(states: Mapping[Key, PoolState]) -> Snapshot:
 
 
 def _decided(state: PoolState) -> Decided | None:
-    pool, decision, observation = state.pool, state.decision, state.observation
-    if pool is None or decision is None or observation is None:
+    plan = state.plan
+    if plan is None:
         return None
     return Decided(
-        decision=decision,
-        requested=observation.requested,
-        ready=len(observation.ready),
-        expense=state.expense,
-        slo=pool.spec.slo,
-        replica_cost=None if pool.spec.several else pool.spec.targets[0].cost_per_replica_hour,
+        decision=plan.decision,
+        requested=plan.seen.observation.requested,
+        ready=len(plan.seen.observation.ready),
+        expense=plan.expense,
+        slo=plan.seen.pool.spec.slo,
+        replica_cost=None if plan.seen.pool.spec.several else plan.seen.pool.spec.targets[0].cost_per_replica_hour,
         change=next(iter(state.history.changes), None),
-        roles={stage.role: stage.decision for stage in state.stages if stage.role},
+        roles={stage.role: stage.decision for stage in plan.stages if stage.role},
     )
 
 

@@ -479,7 +479,7 @@ class Reconciler:
     def _begun(self, pool: ServingPool) -> bool:
         """Whether a pool was or may be decided on before; one of several targets, which has no history, if it was."""
         state = self.states[pool.key]
-        return state.backfilled and not (pool.spec.several and state.decision is None)
+        return state.backfilled and not (pool.spec.several and state.plan is None)
 
     async def _teach(self, backend: str, pools: list[ServingPool], now: float) -> list[ServingPool]:
         """Learn the history of the pools that need it. Those that can be decided on now."""

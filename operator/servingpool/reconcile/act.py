@@ -25,6 +25,7 @@ from servingpool.reconcile.keep.state import PoolState
 from servingpool.reconcile.plan.pool_plan import PoolPlan, ScaleAction
 
 log = logging.getLogger(__name__)
+Check = Callable[[], bool]
 
 LONGEST_MARKING = 5.0
 """Seconds for all marks of one scale-down. Later marks are skipped: a choice that is not
@@ -90,15 +91,6 @@ def choose(pods: Iterable[Pod], busy: Mapping[str, float], replicas: int) -> Vic
     return Victims(tuple(gone), marks, clears, cost)
 
 
-def left_over(pods: Sequence[Pod], *, standing: int, replicas: int, rollout: bool) -> Sequence[Pod]:
-    """Pods that bear our deletion cost and have survived the scale-down it was written for.
-
-    All, unless one is still under way: more pods stand than are asked for. In a rollout that means nothing, for it lets
-    more stand; a scale-down then is the Deployment controller's work of a moment, which was done before we look again.
-    """
-    return pods if rollout or standing <= replicas else ()
-
-
 class PodWriter(Protocol):
     """Part of a cluster that marking needs."""
 
@@ -148,13 +140,7 @@ class Marker:
                 # In parallel: a namespace whose pods cannot be patched must not delay the others.
                 await asyncio.gather(
                     *(
-                        self._write_one(
-                            (namespace, pod.name),
-                            pod.uid,
-                            None,
-                            gate,
-                            partial(owns, _swept_as(namespace, pod, workload)),
-                        )
+                        self._write_one(namespace, pod, None, gate, partial(owns, _swept_as(namespace, pod, workload)))
                         for (namespace, workload), pods in found.items()
                         for pod in self._left_over(pods, workload)
                     )
@@ -164,36 +150,41 @@ class Marker:
             log.warning("The API server is slow; leftover deletion costs are cleared at a later tick.")
 
     def _left_over(self, pods: Sequence[Pod], workload: Workload | None) -> Sequence[Pod]:
-        if workload is None:
+        """Pods that bear our deletion cost and have survived the scale-down it was written for.
+
+        All, unless one is still under way: more pods stand than are asked for. In a rollout that means nothing, for it
+        lets more stand; a scale-down then is the Deployment controller's work of a moment, which was done before we
+        look again.
+        """
+        if workload is None or self._cache.rolling_out(workload):
             return pods
-        standing = sum(1 for _ in self._cache.pods(workload))
-        return left_over(pods, standing=standing, replicas=workload.replicas, rollout=self._cache.rolling_out(workload))
+        return pods if sum(1 for _ in self._cache.pods(workload)) <= workload.replicas else ()
 
     async def _write(self, namespace: str, pods: Sequence[Pod], cost: int | None) -> None:
         gate = asyncio.Semaphore(MARKS_AT_ONCE)
-        await asyncio.gather(*(self._write_one((namespace, pod.name), pod.uid, cost, gate) for pod in pods))
+        await asyncio.gather(*(self._write_one(namespace, pod, cost, gate) for pod in pods))
 
     async def _write_one(
-        self, pod: Key, uid: str, cost: int | None, gate: asyncio.Semaphore, may: Callable[[], bool] = lambda: True
+        self, namespace: str, pod: Pod, cost: int | None, gate: asyncio.Semaphore, may: Check = lambda: True
     ) -> None:
         async with gate:
             if not may():
                 return
             try:
-                await self._writer.set_deletion_cost(pod, uid, cost)
+                await self._writer.set_deletion_cost((namespace, pod.name), pod.uid, cost)
             except (Conflict, NotFound) as error:
                 log.info("Deletion cost not changed: %s", error)  # the pod is gone, or somebody else has set a cost
             except Forbidden as error:
                 self._failed()
-                if pod[0] not in self.forbidden:
+                if namespace not in self.forbidden:
                     log.warning("%s (%s)", FORBIDDEN, error)
-                self.forbidden.add(pod[0])
+                self.forbidden.add(namespace)
                 return
             except ClusterError as error:
                 self._failed()
                 log.warning("%s", error)
                 return
-            self.forbidden.discard(pod[0])
+            self.forbidden.discard(namespace)
 
 
 def _swept_as(namespace: str, pod: Pod, workload: Workload | None) -> Key | TargetKey:
@@ -271,7 +262,7 @@ class Actor:
         self._marker = Marker(writer, cache, self._count_cost) if deletion_costs else None
 
     async def act(
-        self, plan: PoolPlan, state: PoolState, unchanged: Callable[[], bool], admitted: Callable[[ScaleAction], bool]
+        self, plan: PoolPlan, state: PoolState, unchanged: Check, admitted: Callable[[ScaleAction], bool]
     ) -> ScaleOutcome | None:
         """Carry the plan's actions out, one after the other, increases first.
 

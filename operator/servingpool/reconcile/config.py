@@ -71,6 +71,9 @@ class PodDeletionCost(_Section):
     """If false, no pod is patched and Kubernetes chooses the pods to remove."""
 
 
+EngineName = Annotated[str, Field(pattern=f"^{ENGINE_NAME.pattern}$", max_length=63)]
+GatewayName = Annotated[str, Field(pattern=f"^{GATEWAY_NAME.pattern}$", max_length=63)]
+PriceName = Annotated[str, Field(pattern=f"^{PRICE_NAME.pattern}$", max_length=63)]
 Dollars = Annotated[float, Field(ge=0.0001, le=10_000)]
 """Dollars per million tokens."""
 
@@ -105,17 +108,11 @@ class OperatorConfig(_Section):
     """Time between two ticks."""
     backends: Annotated[tuple[BackendConfig, ...], Field(min_length=1, max_length=64)]
     """Prometheus servers, by the name in spec.metrics.backend."""
-    engines: dict[Annotated[str, Field(pattern=f"^{ENGINE_NAME.pattern}$", max_length=63)], EngineMetrics] = Field(
-        default_factory=dict
-    )
+    engines: dict[EngineName, EngineMetrics] = Field(default_factory=dict)
     """Metrics of engines by the name for spec.engine. An entry replaces this release's of the same name."""
-    gateways: dict[Annotated[str, Field(pattern=f"^{GATEWAY_NAME.pattern}$", max_length=63)], GatewayProfile] = Field(
-        default_factory=dict
-    )
+    gateways: dict[GatewayName, GatewayProfile] = Field(default_factory=dict)
     """Metrics of gateways by the name for `gateway`. An entry replaces this release's of the same name."""
-    prices: dict[Annotated[str, Field(pattern=f"^{PRICE_NAME.pattern}$", max_length=63)], Price] = Field(
-        default_factory=dict, max_length=256
-    )
+    prices: dict[PriceName, Price] = Field(default_factory=dict, max_length=256)
     """Hosted prices to compare pools with, by the name for spec.compareTo."""
     namespaces: tuple[str, ...] = ()
     """Namespaces to watch. Default: all."""
@@ -156,11 +153,12 @@ class OperatorConfig(_Section):
         return {**shipped_gateways(), **self.gateways}
 
     @model_validator(mode="after")
-    def _gateways_known(self) -> Self:
-        for backend in self.backends:
-            name = None if backend.gateway is None else backend.gateway.name
-            if name is None:
-                continue
+    def _backends_fit(self) -> Self:
+        names = [backend.name for backend in self.backends]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"backends must have different names, got {', '.join(twice)} twice")
+        for name in (backend.gateway.name for backend in self.backends if backend.gateway is not None):
             if name not in self.known_gateways:
                 raise ValueError(f"backends[].gateway must be one of {', '.join(self.known_gateways)}, got {name}")
             if self.known_gateways[name].model_label is None:
@@ -168,14 +166,6 @@ class OperatorConfig(_Section):
                     f"backends[].gateway must be a gateway whose metrics name the model, got {name}: "
                     "set spec.metrics.gateway of each pool instead"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _names_differ(self) -> Self:
-        names = [backend.name for backend in self.backends]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"backends must have different names, got {', '.join(twice)} twice")
         return self
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from pydantic.alias_generators import to_camel
 
+from servingpool.api.batch import Batch
 from servingpool.api.conditions import Condition, ConditionType, Reason, Truth, condition, condition_of, updated
 from servingpool.api.duration import brief
 from servingpool.api.role import Role
 from servingpool.api.status import (
+    BatchStatus,
     Bounds,
     Candidate,
     Change,
@@ -28,7 +31,9 @@ from servingpool.decision.decision import Decision, Verdict
 from servingpool.decision.figures import ROWS, Figures, slo_met
 from servingpool.decision.observation import Histogram, Reading, Unknown
 from servingpool.decision.observe.lateness import Witness
+from servingpool.decision.plan import Wanted
 from servingpool.decision.pool import Bounds as InForce
+from servingpool.decision.words import clock
 from servingpool.reconcile.act import ScaleOutcome, in_flight
 from servingpool.reconcile.collect.targets import of_role
 from servingpool.reconcile.plan.expense import Expense
@@ -104,7 +109,7 @@ def rounded(figure: Reading, digits: int) -> float | None:
 
 SEEN = (
     *("fleet", "bounds", "replicas", "ready_replicas", "desired_replicas", "targets", "roles"),
-    *("throughput", "cost", "queue_depth", "latency", "attainment", "unattainable_since"),
+    *("throughput", "cost", "queue_depth", "batch", "latency", "attainment", "unattainable_since"),
 )
 """Fields that describe the present; the last decision keeps its own time."""
 
@@ -171,6 +176,7 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
             "throughput": _throughput(figures, plan.expense),
             "cost": _cost(plan.expense),
             "queue_depth": rounded(figures.queue, 1),
+            "batch": _batch(plan),
             "latency": Latency(
                 time_to_first_token=_seconds(figures.time_to_first_token),
                 time_per_output_token=_seconds(figures.time_per_output_token),
@@ -243,7 +249,39 @@ def _unattainable_since(decision: Decision, held: Status) -> datetime | None:
     return held.unattainable_since or from_unix(decision.at)
 
 
+def _batch(plan: PoolPlan) -> BatchStatus | None:
+    """The work with deadlines; None of a pool without."""
+    found, batch, ledger = plan.decision.wanted, plan.seen.pool.spec.batch, plan.memories[0].profile.ledger
+    if found is None or batch is None:
+        return None
+    due, ends = found.due, found.finishes_at
+    return BatchStatus(
+        unit=batch.backlog.unit.value,
+        backlog=round(ledger.waiting, 1) if ledger.known_at == ledger.at else None,
+        per_second=None if ledger.cost is None else round(plan.decision.replicas / ledger.cost, 2),
+        due=None if due is None else round(due.amount, 1),
+        due_at=None if due is None else from_unix(due.at),
+        finishes_at=None if ends is None else from_unix(ends),
+    )
+
+
+def _deadline_condition(plan: PoolPlan, found: Wanted, batch: Batch) -> Condition:
+    """Whether the work is done in time: what is late already comes before what is at risk."""
+    at, ledger, said = plan.decision.at, plan.memories[0].profile.ledger, plan.decision.reason.partition(": ")[2]
+    late, unit, risk = [one for one in ledger.dues if one.at < at], batch.backlog.unit.value, found.at_risk
+    if late:
+        amount, due, longest = math.fsum(one.amount for one in late), clock(late[0].at), brief(at - late[0].at)
+        told = Reason.DEADLINE_MISSED.said(amount=amount, unit=unit, at=due, late=longest, said=said)
+    elif risk is not None:
+        told = Reason.DEADLINE_AT_RISK.said(amount=risk.amount, unit=unit, at=clock(risk.at), said=said)
+    else:
+        told = (Reason.DEADLINES_HOLD if ledger.known_at == ledger.at else Reason.BACKLOG_UNKNOWN).said(said=said)
+    return _condition(plan, *told)
+
+
 def _slo_condition(plan: PoolPlan, permission: ScalePermission, certain: datetime | None) -> Condition:
+    if plan.decision.wanted is not None and plan.seen.pool.spec.batch is not None:
+        return _deadline_condition(plan, plan.decision.wanted, plan.seen.pool.spec.batch)
     figures, slo = plan.decision.figures, plan.seen.pool.spec.slo
     known, objective = figures.attainment, slo.attainment
     warned = [] if plan.decision.warning is None else [plan.decision.warning]

@@ -6,7 +6,7 @@ A histogram counts how many requests lie between two of its bounds, not where (d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from servingpool.adapters.cluster import input_limits
 from servingpool.adapters.cluster.drain import Drain
@@ -34,18 +34,6 @@ from servingpool.reconcile.collect.targets import SeenTarget, of_role
 from servingpool.reconcile.plan.pool_plan import PoolPlan, StagePlan
 from servingpool.status.missed import above_max, below_min, needed_of
 
-CAUSES: Mapping[Cause, Callable[[str], tuple[Reason, str]]] = {
-    Cause.OTHER_MODEL: lambda detail: Reason.NO_SERIES_FOR_MODEL.said(detail=detail),
-    Cause.OTHER_ENGINE: lambda detail: Reason.WRONG_ENGINE.said(detail=detail),
-    Cause.ROUTER: lambda detail: Reason.ROUTER_SERIES.said(detail=detail),
-    Cause.WRONG_LABELS: lambda detail: Reason.WRONG_LABELS.said(detail=detail),
-    Cause.AMBIGUOUS: lambda detail: Reason.AMBIGUOUS_GAUGES.said(detail=detail),
-    Cause.NOT_SCRAPED: lambda detail: Reason.NOT_SCRAPED.said(detail=detail),
-    Cause.SCRAPE_FAILED: lambda detail: Reason.SCRAPE_FAILED.said(detail=detail),
-    Cause.UNKNOWN: lambda detail: Reason.FAILED_GET_METRICS.said(detail=detail),
-    Cause.NO_ENGINE_SERIES: lambda detail: Reason.NO_ENGINE_SERIES.said(detail=detail),
-}
-"""Of a fleet without any sample, all for one cause."""
 WELL = (Reason.VALID_METRICS, Reason.METERED_AT_GATEWAY, Reason.NO_READY_REPLICAS, Reason.SCALED_TO_ZERO)
 """Of which no role is the cause: no sample that there should be is missing."""
 
@@ -72,7 +60,8 @@ def _judged_metrics(plan: PoolPlan | StagePlan) -> tuple[Reason, str]:
     if len(missing) < len(observation.ready):
         return Reason.PARTIAL_METRICS.said(detail=detail)
     alike = {one.cause for one in missing.values()} - {Cause.UNKNOWN}  # only some are looked into
-    return CAUSES.get(alike.pop() if len(alike) == 1 else Cause.UNKNOWN, CAUSES[Cause.UNKNOWN])(detail)
+    cause = alike.pop() if len(alike) == 1 else Cause.UNKNOWN
+    return (cause.value or Reason.FAILED_GET_METRICS).said(detail=detail)
 
 
 def _at_zero(plan: PoolPlan) -> tuple[Reason, str] | None:
@@ -110,20 +99,17 @@ def _complete_condition(observation: Observation, selection: Selection) -> tuple
     if selection.doubled:
         return Reason.DOUBLED_SERIES.said(pods=selection.named_doubled)
     ready = len(observation.ready)
-    if observation.metered:
-        return Reason.METERED_AT_GATEWAY.said(ready=ready)
-    return Reason.VALID_METRICS.said(ready=ready)
+    return (Reason.METERED_AT_GATEWAY if observation.metered else Reason.VALID_METRICS).said(ready=ready)
 
 
 def _unknown(memory: Memory) -> str | None:
     """What is not known of samples that lack nothing; None where all is."""
-    if memory.damaged is not None:
-        return f"Figures that cannot be right are left out of this scrape: {memory.damaged}"
-    if memory.queue_unknown is not None:
-        return f"The number of queued requests is unknown: {memory.queue_unknown}"
-    if memory.last.client_unknown is not None:
-        return f"The client's time to first token is unknown: {memory.last.client_unknown}"
-    return None
+    lacking = (
+        ("Figures that cannot be right are left out of this scrape", memory.damaged),
+        ("The number of queued requests is unknown", memory.queue_unknown),
+        ("The client's time to first token is unknown", memory.last.client_unknown),
+    )
+    return next((f"{state}: {why}" for state, why in lacking if why is not None), None)
 
 
 def _lacking_condition(names: str, *, partial: bool, metered: bool) -> tuple[Reason, str]:
@@ -144,8 +130,7 @@ a role that has less than it needs comes before a role that has more."""
 def judge_limits(plan: PoolPlan) -> tuple[Reason, str]:
     """Reason and message."""
     found = [each for stage in plan.stages if (each := _judged_limits(stage)) is not None]
-    within_range = Reason.DESIRED_WITHIN_RANGE.said()
-    return min(found, key=lambda one: LIMITED_BY.index(one[0]), default=within_range)
+    return min(found, key=lambda one: LIMITED_BY.index(one[0]), default=Reason.DESIRED_WITHIN_RANGE.said())
 
 
 def limit_of(plan: PoolPlan) -> str | None:
@@ -177,10 +162,9 @@ def _by_bound(needed: str, bounds: Bounds, *, above: bool) -> tuple[Reason, str]
     least, beside = bounds.least, bounds.least.beside
     if beside is None:
         return Reason.TOO_FEW_REPLICAS.said(needed=needed, bound=least)
-    replicas, role = beside.replicas, beside.role
-    if beside.ratio:
-        return Reason.PREFILL_PER_DECODE.said(needed=needed, bound=least, replicas=replicas, role=role)
-    return Reason.OTHER_ROLE_RUNS.said(needed=needed, bound=least, replicas=replicas, role=role)
+    return (Reason.PREFILL_PER_DECODE if beside.ratio else Reason.OTHER_ROLE_RUNS).said(
+        needed=needed, bound=least, replicas=beside.replicas, role=beside.role
+    )
 
 
 def judge_objects(seen: Collected) -> tuple[Reason, str] | None:
@@ -189,8 +173,8 @@ def judge_objects(seen: Collected) -> tuple[Reason, str] | None:
     own = [f"{one.key}: {'; '.join(one.left_out)}" for one in targets if one.left_out]
     around, count = seen.left_out
     if count:
-        objects = _named([*own, *(each for each in around if each not in own)], count)
-        return Reason.UNREADABLE_OBJECTS.said(objects=objects)
+        told = [*own, *(each for each in around if each not in own)]
+        return Reason.UNREADABLE_OBJECTS.said(objects=_named(told, count))
     target = next((target for target in seen.targets if target.strangers), None)
     if target is None:
         return None
@@ -246,11 +230,8 @@ def _first_request(
         return Reason.FIRST_REQUEST_UNKNOWN.said(gateway=own.text, conduct=conduct, detail=detail)
     counted = _counted(pool, does, metered=metered)
     taken, reaction = ("an unknown time" if cold is None else brief(cold)), brief(REACTION)
-    if refuses or holds is None or cold is None or holds < cold + REACTION:
-        return Reason.FIRST_REQUEST_FAILS.said(
-            gateway=own.text, conduct=conduct, cold=taken, reaction=reaction, counted=counted
-        )
-    return Reason.HOLDS_FIRST_REQUEST.said(
+    held = not refuses and holds is not None and cold is not None and holds >= cold + REACTION
+    return (Reason.HOLDS_FIRST_REQUEST if held else Reason.FIRST_REQUEST_FAILS).said(
         gateway=own.text, conduct=conduct, cold=taken, reaction=reaction, counted=counted
     )
 
@@ -265,12 +246,10 @@ def holds_for(pool: ServingPool, profile: GatewayProfile) -> float | None:
 
 def _conduct(does: FirstRequest, holds: float | None) -> str:
     time = "an unknown time" if holds is None else brief(holds)
-    match does:
-        case FirstRequest.HOLDS:
-            return f"holds a request for {time}"
-        case FirstRequest.RETRIES:
-            return f"tries a request again for {time}, and refuses it then"
-    return "refuses requests"
+    if does is FirstRequest.REJECTS:
+        return "refuses requests"
+    held = does is FirstRequest.HOLDS
+    return f"holds a request for {time}" if held else f"tries a request again for {time}, and refuses it then"
 
 
 def _counted(pool: ServingPool, does: FirstRequest, *, metered: bool) -> str:

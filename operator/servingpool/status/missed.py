@@ -143,12 +143,8 @@ def _starting(stage: StagePlan) -> str:
         youngest = min(ages, default=0.0) if known else 0.0
         left.append((turns * part.cold_start - youngest, part.cold_start, youngest))
     count, (seconds, cold, age) = sum(part.replicas - part.ready for part in missing), max(left)
-    if age < cold:
-        return f"{count} of {stage.decision.replicas} replicas are starting, ready in about {brief(seconds)}"
-    return (
-        f"{count} of {stage.decision.replicas} replicas are starting for {brief(age)}, and a start "
-        f"usually takes {brief(cold)}"
-    )
+    usual, soon = f" for {brief(age)}, and a start usually takes {brief(cold)}", f", ready in about {brief(seconds)}"
+    return f"{count} of {stage.decision.replicas} replicas are starting{soon if age < cold else usual}"
 
 
 def above_max(stage: StagePlan) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import ClusterError, NotFound, Unanswered
@@ -12,7 +12,7 @@ from servingpool.adapters.cluster.objects import Key
 from servingpool.api.conditions import Condition, ConditionType, Reason, Truth
 from servingpool.api.part import Part
 from servingpool.api.serving_pool import Metadata
-from servingpool.api.status import Bounds, Change, Cost, LastDecision, Latency, Status, Throughput
+from servingpool.api.status import Change, Status
 from servingpool.catalogue.events import WARNED, EventReason
 from servingpool.reconcile.act import ScaleOutcome
 from servingpool.reconcile.keep.kept_memory import ANY_PROFILE
@@ -24,9 +24,11 @@ from servingpool.status.write_rate import REST_AT_LATEST, WriteRate
 log = logging.getLogger(__name__)
 
 
-def _fields(part: type[Part]) -> list[str]:
-    """Names of the fields in a manifest."""
-    return [field.alias or name for name, field in part.model_fields.items()]
+def _fields(part: type[Part]) -> dict[str, Any]:
+    """Every field of a manifest, and every field of those that are parts themselves."""
+    named = {field.alias or name: field.annotation for name, field in part.model_fields.items()}
+    optional = {name: get_args(of)[0] for name, of in named.items() if type(None) in get_args(of)}
+    return {name: _fields(optional[name]) if hasattr(optional.get(name), "model_fields") else None for name in named}
 
 
 WARNED_AGAIN_AFTER = 600.0
@@ -38,14 +40,8 @@ ENOUGH = (
 )
 """Reasons of ScalingLimited that take turns as the load goes up and down at min, and harm nobody: there are replicas
 enough. Where they were written at once, they were 70% of all writes in steady traffic (docs/records/experiments.md)."""
-ANYTHING = dict.fromkeys(_fields(Status)) | {
-    "bounds": dict.fromkeys(_fields(Bounds)),
-    "throughput": dict.fromkeys(_fields(Throughput)),
-    "cost": dict.fromkeys(_fields(Cost)),
-    "latency": dict.fromkeys(_fields(Latency)),
-    "lastDecision": dict.fromkeys(_fields(LastDecision)) | {"figures": dict.fromkeys(FIGURE_NAMES.values())},
-    "profile": ANY_PROFILE,
-}
+ANYTHING = _fields(Status) | {"profile": ANY_PROFILE}
+ANYTHING["lastDecision"]["figures"] = dict.fromkeys(FIGURE_NAMES.values())
 """A status with every field. A merge patch merges nested objects, so each field to remove must be named."""
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from servingpool.api.batch import FinishBy
 from servingpool.api.schedule import WEEK, Schedule, occurrences
 
 BERLIN, NEW_YORK = "Europe/Berlin", "America/New_York"
@@ -69,6 +70,12 @@ def test_days_are_those_of_the_zone() -> None:
     assert [
         found.begin for found in occurrences([monday], at("2026-11-22T22:00", "UTC"), at("2026-11-23T01:00", "UTC"))
     ] == [at("2026-11-22T23:00", "UTC")]
+
+
+def test_a_deadline_by_the_clock_follows_summer_time_and_its_days() -> None:
+    mondays = FinishBy.read({"time": "06:00", "timeZone": BERLIN, "days": ["Mon"]})
+    around = at("2026-10-19T06:00", BERLIN), at("2026-10-19T06:00", BERLIN) + 7 * 86_400 + 3600
+    assert mondays.deadlines(at("2026-10-24T12:00", BERLIN)) == around
 
 
 @pytest.mark.parametrize(

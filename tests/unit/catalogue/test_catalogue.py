@@ -12,6 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 import servingpool
+from servingpool.adapters.prometheus.diagnosis import Cause
 from servingpool.catalogue.alerts import ALERTS
 from servingpool.catalogue.condition_types import ConditionType
 from servingpool.catalogue.conditions import Reason
@@ -56,7 +57,10 @@ def rendered() -> dict[str, list[set[str]]]:
     for call in calls(*OPERATOR):
         if isinstance(call.func, ast.Attribute) and call.func.attr in {"message", "said"}:
             given = {keyword.arg or "**" for keyword in call.keywords} | {"(positional)" for _ in call.args}
-            found.setdefault(ast.unparse(call.func.value), []).append(given)
+            names = re.split(r" or | if .* else ", ast.unparse(call.func.value))
+            causes = [f"Reason.{one.value.name}" for one in Cause if one.value]
+            for name in causes if "cause.value" in names else names:
+                found.setdefault(name, []).append(given)
     return found
 
 
@@ -75,14 +79,14 @@ def test_only_the_catalogue_renders_messages() -> None:
     assert {name.partition(".")[0] for name in rendered()} == MESSAGES.keys()
 
 
+def test_figures_are_written_as_the_template_says() -> None:
+    assert render("{share:.0%} of {count}", {"share": 0.123, "count": 3}) == "12% of 3"
+
+
 @pytest.mark.parametrize("given", [{}, {"target": "vllm", "node": "a"}])
 def test_a_message_with_a_missing_or_unknown_field_is_refused(given: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"has the fields \['target'\]"):
         Reason.SUCCEEDED_GET_SCALE.message(**given)
-
-
-def test_figures_are_written_as_the_template_says() -> None:
-    assert render("{share:.0%} of {count}", {"share": 0.123, "count": 3}) == "12% of 3"
 
 
 def test_a_condition_type_has_a_reason_for_its_good_status() -> None:

@@ -45,8 +45,7 @@ def test_a_decision_of_the_past_has_the_same_numbers_as_when_it_was_made(monkeyp
     recorder = Recorder(settled())
     recorder.world.services["vllm"].rate = 30.0
     recorder.run(3)
-    made, at = recorder.world.state().decision, recorder.world.now
-    assert made is not None
+    made, at = recorder.world.decision(), recorder.world.now
     recorder.world.services["vllm"].rate = 3.0
     recorder.run(30)
     shown = recorder.ask(monkeypatch, "explain", "--at", iso(at + 10.0), "-o", "json")
@@ -86,7 +85,7 @@ def test_roles_of_the_past_are_told_as_they_were(monkeypatch: pytest.MonkeyPatch
     world.pool()
     recorder = Recorder(world)
     recorder.run(20)
-    made = [(side.decision.replicas, side.decision.need) for side in world.state().stages]
+    made = [(side.decision.replicas, side.decision.need) for side in world.plan().stages]
     shown = recorder.ask(monkeypatch, "explain", "--at", iso(world.now), "-o", "json")
     past = json.loads(shown.stdout)["roles"]
     assert [one["role"] for one in past] == ["prefill", "decode"]

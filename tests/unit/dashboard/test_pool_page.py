@@ -67,8 +67,7 @@ def test_the_charts_have_what_the_operator_exported(scene: Scene) -> None:
     assert told["failure"] == ""
     columns, times = told["columns"], told["times"]
     at = times.index(told["now"])
-    status, decision = scene.world.status(), scene.world.state().decision
-    assert decision is not None
+    status, decision = scene.world.status(), scene.world.decision()
     assert {len(column) for column in columns.values()} == {len(times)}
     assert columns["requested"][at] == status["replicas"]
     assert columns["recommended"][at] == decision.replicas
@@ -82,8 +81,7 @@ def test_the_charts_have_what_the_operator_exported(scene: Scene) -> None:
 
 
 def test_a_forecast_stands_at_the_time_that_it_is_for(scene: Scene) -> None:
-    told, decision = scene.browser.get(COURSE).json(), scene.world.state().decision
-    assert decision is not None
+    told, decision = scene.browser.get(COURSE).json(), scene.world.decision()
     columns, times = told["columns"], told["times"]
     ahead = times.index(told["now"]) + round(decision.figures.horizon / 15.0)
     assert times[ahead] > told["now"]

@@ -90,12 +90,6 @@ class TestRatio:
         assert both(7, 8, Ratio(0.7, 0.7)) == (7, 10)
         assert both(3, 1, Ratio(0.7, 0.7)) == (3, 4)
 
-    def test_it_raises_the_smaller_side_and_lowers_none(self) -> None:
-        assert both(6, 6, Ratio(most=2.0)) == (6, 6)
-        assert both(6, 2, Ratio(most=2.0)) == (6, 3)
-        assert both(2, 6, Ratio(least=0.5)) == (3, 6)
-        assert both(2, 6, Ratio(least=5.0)) == (20, 6), "up to max"
-
     def test_the_sentence_names_the_ratio_and_not_min(self) -> None:
         first = side("prefill", prefill_slo(CLIENT), 6)
         second = side("decode", decode_slo(CLIENT), 2)
@@ -137,11 +131,6 @@ class TestBeside:
 
 
 class TestZero:
-    def test_neither_is_at_zero_alone(self) -> None:
-        assert both(0, 3, least=0) == (1, 3)
-        assert both(3, 0, least=0) == (3, 1)
-        assert both(0, 0, least=0) == (0, 0)
-
     @pytest.mark.parametrize("ratio", [ANY, Ratio(most=5.0)])
     def test_a_role_that_runs_for_the_other_alone_is_no_matter_of_min_nor_of_the_ratio(self, ratio: Ratio) -> None:
         first = side("prefill", prefill_slo(CLIENT), 3, least=0)

@@ -41,12 +41,6 @@ class Left(World):
     def first(self, page: ReplicaMetrics) -> bool:
         return page.replica == "vllm-1"
 
-    def scale(self, replicas: int) -> None:
-        """The first replica is never the one that goes: it looks the busiest."""
-        while self.requested > replicas:
-            (self.ordered or self.engines).pop()
-        self.ordered += [self.now] * (replicas - self.requested)
-
     def serve_all(self, minutes: float) -> list[Outcome]:
         return self.run(32.0, minutes, prompt=800.0, output=200.0)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -181,20 +180,6 @@ def test_a_schedule_brings_replicas_one_cold_start_before_its_window():
     assert len(world.engines) == 2
     serving = max(engine.ready_at for engine in world.engines)
     assert opens - 60.0 <= serving <= opens + 15.0, ordered - opens
-
-
-def test_where_the_series_vanishes_at_zero_it_goes_back_to_one_and_stays():
-    world = asleep(vanishes=True)
-    gone_at = world.memory.demand.known_at if world.memory.demand else math.nan
-    outcomes = world.run(0.0, 60 * 8)
-    assert world.requested == 1
-    changes = [each for each in outcomes if each.decision.verdict != "Hold"]
-    assert len(changes) == 1, "it does not flap"
-    assert "the gateway's metrics vanished" in told(changes[0])
-    assert LimitName.DEMAND_VANISHED in applied(outcomes[-1])
-    vanished = world.memory.profile.vanished
-    assert vanished is not None
-    assert vanished.at == gone_at
 
 
 def test_what_vanished_is_known_after_a_restart_and_forgotten_with_another_gateway_or_min():

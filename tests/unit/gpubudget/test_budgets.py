@@ -247,12 +247,18 @@ def test_a_pool_that_its_budget_left_nothing_comes_back_by_itself_also_under_a_n
     assert world.condition("Ready") == ("False", "ScalingDisabled")
 
 
-def test_an_order_without_an_answer_holds_its_gpus_as_if_it_were_carried_out() -> None:
+def unanswered() -> FakeCluster:
+    """A pool wants more, and what was ordered for it has no answer."""
     world = two(gpus=20)
     run(world, 30, 20)
     world.writes.refuse["scale"] = Unanswered("no answer")
     world.services["high"].rate = 60.0
     run(world, 2, 20)
+    return world
+
+
+def test_an_order_without_an_answer_holds_its_gpus_as_if_it_were_carried_out() -> None:
+    world = unanswered()
     assert (held(world), status(world)["held"]) == (16, 20)
     del world.writes.refuse["scale"]
     run(world, 20, 20)

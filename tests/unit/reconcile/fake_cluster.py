@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -20,7 +20,7 @@ from servingpool.adapters.prometheus.diagnosis import Missing, PodKey
 from servingpool.adapters.prometheus.rows import Unread
 from servingpool.adapters.prometheus.samples import FleetReading, NotAsked, PodSamples, ReadRequest, TooLarge
 from servingpool.decision.decision import Decision
-from servingpool.decision.observation import Observation, ReplicaMetrics, Unknown
+from servingpool.decision.observation import Observation, Reading, ReplicaMetrics, Unknown
 from servingpool.gpubudget.budgets import Budgets
 from servingpool.gpubudget.report import BudgetReporter
 from servingpool.loop.backfill import Backfill
@@ -30,6 +30,7 @@ from servingpool.reconcile.collect.readings import Readings
 from servingpool.reconcile.config import Price
 from servingpool.reconcile.keep.orders import Ledger
 from servingpool.reconcile.keep.state import PoolState
+from servingpool.reconcile.plan.pool_plan import PoolPlan
 from servingpool.status.report import Reporter
 
 from ..decision.world import START, Engine  # noqa: TID252, tests are no package of an installed name
@@ -115,6 +116,12 @@ class Prometheus:
     """Pods whose histograms are stored as native ones alone."""
     unread: Unread = field(default_factory=Unread)
     """What it answered that cannot be read."""
+    backlog: Reading = 0.0
+    """What the query on a broker's backlog returns."""
+
+    async def number(self, query: str) -> Reading:
+        self.asked.append(query)
+        return self.backlog
 
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
         if request.gateway:
@@ -328,6 +335,7 @@ class FakeCluster:
             "targets": [{"name": target, "min": 1, "max": 10}],
             **spec,
         }
+        wanted = {name: given for name, given in wanted.items() if given is not None}
         self.cache.see_pool({"metadata": meta, "spec": wanted, "status": before.get("status", {})}, gone=False)
 
     def delete(self, name: str = "pool") -> None:
@@ -477,8 +485,12 @@ class FakeCluster:
         for service in self.services.values():
             for engine in service.engines:
                 engine.serve(service.rate / max(1, len(service.engines)), TICK, 1000.0, 200.0)
+        self.pass_a_tick(self.services.values())
+
+    def pass_a_tick(self, services: Iterable[Service]) -> None:
+        """Pods that were ordered long enough ago are Ready after it."""
         self.now += TICK
-        for service in self.services.values():
+        for service in services:
             while not service.unschedulable and service.orders and self.now >= service.orders[0] + 100.0:
                 service.orders.pop(0)
                 service.engines.append(Engine(pod(service.name, service.next), self.now))
@@ -502,17 +514,19 @@ class FakeCluster:
         """The ledger of a pool's target."""
         return self.state(pool).targets[TargetKey("chat", name)]
 
-    def decision(self, name: str = "pool") -> Decision:
-        """The last one on a pool."""
-        found = self.state(name).decision
+    def plan(self, name: str = "pool") -> PoolPlan:
+        """The last one for a pool."""
+        found = self.state(name).plan
         assert found is not None
         return found
 
+    def decision(self, name: str = "pool") -> Decision:
+        """The last one on a pool."""
+        return self.plan(name).decision
+
     def observation(self, name: str = "pool") -> Observation:
         """What a pool was last decided on."""
-        found = self.state(name).observation
-        assert found is not None
-        return found
+        return self.plan(name).seen.observation
 
     def workload(self, name: str = "vllm") -> Workload:
         """A Deployment as the operator knows it."""

@@ -7,7 +7,7 @@ from typing import Any
 from servingpool.decision.observation import ReplicaMetrics
 
 from ..decision.world import ENGINE, TTFT_BOUNDS, Engine  # noqa: TID252, tests are no package of an installed name
-from .fake_cluster import TICK, FakeCluster, pod
+from .fake_cluster import TICK, FakeCluster
 
 ROUTER = ("chat", "router-7c9f-bbbbb")
 GATEWAY = {"name": "vllm-router", "workload": "router"}
@@ -38,13 +38,7 @@ class RoleCluster(FakeCluster):
             share = self.rate / max(1, len(service.engines))
             for engine in service.engines:
                 _serve(engine, share, prompt, output, self.transfer if service is self.decode else 0.0)
-        self.now += TICK
-        for service in (self.prefill, self.decode):
-            while not service.unschedulable and service.orders and self.now >= service.orders[0] + 100.0:
-                service.orders.pop(0)
-                service.engines.append(Engine(pod(service.name, service.next), self.now))
-                service.next += 1
-            self.show(service.name)
+        self.pass_a_tick((self.prefill, self.decode))
         sent, tries = self.counts
         router = ReplicaMetrics(ROUTER[1], self.now, begun=sent, admission_rejections=tries)
         self.prometheus.gateways = {ROUTER: {"": router}}

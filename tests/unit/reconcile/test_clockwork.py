@@ -14,7 +14,7 @@ from servingpool.loop.metrics import LoopMetrics
 from servingpool.loop.operator import DEAD_AFTER, LEAST_TENURE, Heartbeat, Operator
 from servingpool.loop.reconciler import Tick
 
-from ..adapters.cluster.virtual_time import now, run  # noqa: TID252, one clock for all areas
+from ..adapters.cluster.virtual_time import event_loop_policy, now, run  # noqa: F401, TID252, a fixture; one clock for all areas
 
 INTERVAL = 15.0
 NEVER = 1e9
@@ -115,19 +115,16 @@ def test_ticks_on_the_grid() -> None:
     assert parts.registry.get_sample_value("servingpool_tick_lateness_seconds_sum") == pytest.approx(0.0)
 
 
-def test_a_share_that_changes_is_decided_at_once_and_the_grid_stays() -> None:
-    async def story() -> None:
-        parts = Parts()
-        operator = parts.operator()
-        operator.start()
-        await asyncio.sleep(20.0)
-        operator.share_changed()
-        assert parts.forgotten == 1
-        await asyncio.sleep(30.0)
-        assert parts.ticks == pytest.approx([0.0, 15.0, 20.0, 30.0, 45.0])
-        await operator.stop()
-
-    run(story)
+async def test_a_share_that_changes_is_decided_at_once_and_the_grid_stays() -> None:
+    parts = Parts()
+    operator = parts.operator()
+    operator.start()
+    await asyncio.sleep(20.0)
+    operator.share_changed()
+    assert parts.forgotten == 1
+    await asyncio.sleep(30.0)
+    assert parts.ticks == pytest.approx([0.0, 15.0, 20.0, 30.0, 45.0])
+    await operator.stop()
 
 
 def test_groups_are_looked_at_every_second_whatever_a_tick_waits_for(caplog: pytest.LogCaptureFixture) -> None:
@@ -137,20 +134,17 @@ def test_groups_are_looked_at_every_second_whatever_a_tick_waits_for(caplog: pyt
     assert "The groups of the pools could not be read" in caplog.text
 
 
-def test_a_loop_that_hangs_gives_its_pools_to_others_before_it_is_restarted() -> None:
-    async def story() -> None:
-        parts = Parts(takes=lambda number: NEVER if number == 4 else 25.0)
-        operator = parts.operator()
-        operator.start()
-        for _ in range(100):  # slow ticks are none that hang
-            assert operator.alive
-            await asyncio.sleep(1.0)
-        await asyncio.sleep(max(DEAD_AFTER * INTERVAL, LEAST_TENURE) + 1.0)
-        assert not operator.alive
-        assert operator.problem is None
-        await operator.stop()
-
-    run(story)
+async def test_a_loop_that_hangs_gives_its_pools_to_others_before_it_is_restarted() -> None:
+    parts = Parts(takes=lambda number: NEVER if number == 4 else 25.0)
+    operator = parts.operator()
+    operator.start()
+    for _ in range(100):  # slow ticks are none that hang
+        assert operator.alive
+        await asyncio.sleep(1.0)
+    await asyncio.sleep(max(DEAD_AFTER * INTERVAL, LEAST_TENURE) + 1.0)
+    assert not operator.alive
+    assert operator.problem is None
+    await operator.stop()
 
 
 def test_a_loop_whose_ticks_fail_is_restarted_with_its_lease() -> None:
@@ -220,21 +214,18 @@ def test_a_failed_tick_is_followed_by_the_next(caplog: pytest.LogCaptureFixture)
     assert "The tick failed" in caplog.text
 
 
-def test_nothing_is_decided_before_the_watches_have_listed_all_objects() -> None:
-    async def story() -> None:
-        parts = Parts(shown=False)
-        operator = parts.operator()
-        operator.start()
-        for _ in range(30):  # a list of many chunks
-            await asyncio.sleep(2.0)
-            parts.listed_at = now()
-            assert parts.ticks == []
-        parts.shown = True
-        await asyncio.sleep(1.0)
-        assert len(parts.ticks) == 1
-        await operator.stop()
-
-    run(story)
+async def test_nothing_is_decided_before_the_watches_have_listed_all_objects() -> None:
+    parts = Parts(shown=False)
+    operator = parts.operator()
+    operator.start()
+    for _ in range(30):  # a list of many chunks
+        await asyncio.sleep(2.0)
+        parts.listed_at = now()
+        assert parts.ticks == []
+    parts.shown = True
+    await asyncio.sleep(1.0)
+    assert len(parts.ticks) == 1
+    await operator.stop()
 
 
 def test_an_incomplete_list_is_not_awaited_for_ever(caplog: pytest.LogCaptureFixture) -> None:
@@ -245,25 +236,22 @@ def test_an_incomplete_list_is_not_awaited_for_ever(caplog: pytest.LogCaptureFix
     assert "The watches did not show all objects in time" in caplog.text
 
 
-def test_stopping_ends_the_tick_keeps_what_was_learned_and_gives_the_lease_back() -> None:
-    async def story() -> None:
-        finished = []
+async def test_stopping_ends_the_tick_keeps_what_was_learned_and_gives_the_lease_back() -> None:
+    finished = []
 
-        async def tick(_: float) -> Tick:
-            await asyncio.sleep(3.0)
-            finished.append(now())
-            return Tick()
+    async def tick(_: float) -> Tick:
+        await asyncio.sleep(3.0)
+        finished.append(now())
+        return Tick()
 
-        parts = Parts()
-        parts.tick = tick  # type: ignore[method-assign]
-        operator = parts.operator()
-        operator.start()
-        await asyncio.sleep(1.0)
-        await operator.stop()
-        assert finished == [3.0]
-        assert (parts.saved, parts.released) == (1, 1)
-
-    run(story)
+    parts = Parts()
+    parts.tick = tick  # type: ignore[method-assign]
+    operator = parts.operator()
+    operator.start()
+    await asyncio.sleep(1.0)
+    await operator.stop()
+    assert finished == [3.0]
+    assert (parts.saved, parts.released) == (1, 1)
 
 
 def test_stopping_takes_no_longer_than_a_pod_is_given() -> None:
@@ -320,29 +308,23 @@ def test_liveness_means_that_the_loop_ticks(hangs: bool, said: str | None) -> No
     assert found is None if said is None else said in str(found)
 
 
-def test_a_tick_that_waits_for_a_slow_prometheus_is_no_reason_to_restart() -> None:
-    async def story() -> None:
-        parts = Parts(takes=lambda _: 100.0)
-        operator = parts.operator()
-        operator.start()
-        for _ in range(60):
-            await asyncio.sleep(10.0)
-            assert operator.problem is None
-        await operator.stop()
-
-    run(story)
-
-
-def test_a_lease_that_cannot_be_read_for_long_is_a_reason_to_restart() -> None:
-    async def story() -> None:
-        parts = Parts()
-        operator = parts.operator()
-        operator.start()
-        await asyncio.sleep(1.0)
-        parts.silence = 299.0
+async def test_a_tick_that_waits_for_a_slow_prometheus_is_no_reason_to_restart() -> None:
+    parts = Parts(takes=lambda _: 100.0)
+    operator = parts.operator()
+    operator.start()
+    for _ in range(60):
+        await asyncio.sleep(10.0)
         assert operator.problem is None
-        parts.silence = 301.0
-        assert "The lease could not be read for 301 s" in str(operator.problem)
-        await operator.stop()
+    await operator.stop()
 
-    run(story)
+
+async def test_a_lease_that_cannot_be_read_for_long_is_a_reason_to_restart() -> None:
+    parts = Parts()
+    operator = parts.operator()
+    operator.start()
+    await asyncio.sleep(1.0)
+    parts.silence = 299.0
+    assert operator.problem is None
+    parts.silence = 301.0
+    assert "The lease could not be read for 301 s" in str(operator.problem)
+    await operator.stop()

@@ -16,8 +16,18 @@ from servingpool.reconcile.collect.readings import Readings
 from .stories import serving
 
 
+class OneBackend:
+    """Nothing but a fleet is asked for here."""
+
+    async def history(self, request: ReadRequest, **_: Any) -> Sequence[tuple[float, PodSamples]] | Unknown:
+        raise NotImplementedError
+
+    async def number(self, query: str) -> Unknown:
+        raise NotImplementedError
+
+
 @dataclass
-class Slow:
+class Slow(OneBackend):
     """Answers the first few of each turn, as a Prometheus does that has one deadline for all."""
 
     config: BackendConfig
@@ -39,9 +49,6 @@ class Slow:
             return Unknown("did not answer")
         self.answered.append(who)
         return FleetReading(at=now, samples={}, stale={}, queries=1)
-
-    async def history(self, request: ReadRequest, **_: Any) -> Sequence[tuple[float, PodSamples]] | Unknown:
-        raise NotImplementedError
 
 
 @dataclass
@@ -154,7 +161,7 @@ def test_the_gateway_is_read_before_the_pools() -> None:
     assert slow.backend.asked == ["gateway t00", "gateway t01", "t00", "t01"]
 
 
-class Fragile:
+class Fragile(OneBackend):
     """Cannot answer about some namespaces: whoever asks for one of them gets nothing."""
 
     def __init__(self) -> None:
@@ -168,9 +175,6 @@ class Fragile:
         if self.down or self.heavy & request.namespaces:
             return TooLarge("Prometheus backend 'default' did not answer within 10 s")
         return FleetReading(at=now, samples={}, stale={}, queries=1)
-
-    async def history(self, request: ReadRequest, **_: Any) -> Sequence[tuple[float, PodSamples]] | Unknown:
-        raise NotImplementedError
 
 
 def neighbours(*namespaces: str) -> list[ServingPool]:

@@ -93,11 +93,11 @@ def test_starting_replicas_cost_as_soon_as_they_have_a_node() -> None:
     found.services["vllm"].unschedulable = True
     found.set_replicas("vllm", 3)
     found.step()
-    assert found.state().expense.dollars == 24.0
+    assert found.plan().expense.dollars == 24.0
     found.services["vllm"].unschedulable = False
     found.show("vllm")
     found.step()
-    assert found.state().expense.dollars == 36.0
+    assert found.plan().expense.dollars == 36.0
 
 
 Seen = tuple[ServingPool, Observation, Figures]

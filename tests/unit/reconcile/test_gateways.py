@@ -300,9 +300,7 @@ def test_a_gateway_that_does_not_answer_is_unknown_not_empty() -> None:
     world.pool()
     world.prometheus.gateways = Unknown("Prometheus backend 'default' did not answer within 10 s")
     world.step(minutes=ONE_MINUTE)
-    observation = world.state().observation
-    assert observation is not None
-    assert observation.gateway.queue == world.prometheus.gateways
+    assert world.observation().gateway.queue == world.prometheus.gateways
 
 
 def test_a_gateway_without_a_queue_of_the_model_is_reported() -> None:

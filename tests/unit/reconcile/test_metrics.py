@@ -36,7 +36,7 @@ def test_figures_are_those_of_the_last_decision() -> None:
     world.serve(rate=6.0)
     world.pool(targets=[{"name": "vllm", "min": 2, "max": 2, "costPerReplicaHour": 12.0}], compareTo="acme")
     world.step(minutes=8)
-    registry, state, decision = exposed(world), world.state(), world.decision()
+    registry, expense, decision = exposed(world), world.plan().expense, world.decision()
     assert figure(registry, "desired_replicas") == decision.replicas
     assert figure(registry, "needed_replicas") == decision.need
     assert figure(registry, "ready_replicas") == 2
@@ -48,8 +48,8 @@ def test_figures_are_those_of_the_last_decision() -> None:
     assert figure(registry, "gpus") == 8
     assert figure(registry, "generation_tokens_rate") == decision.figures.generation_rate
     assert figure(registry, "cost_dollars_per_hour") == 24.0
-    assert figure(registry, "compared_cost_dollars_per_hour") == state.expense.compared
-    assert figure(registry, "break_even_tokens_rate") == state.expense.break_even
+    assert figure(registry, "compared_cost_dollars_per_hour") == expense.compared
+    assert figure(registry, "break_even_tokens_rate") == expense.break_even
     assert figure(registry, "tokens_per_gpu_rate") == pytest.approx(decision.figures.generation_rate / 8)
     assert figure(registry, "tokens_per_dollar") == pytest.approx(decision.figures.generation_rate * 150)
     never_full = {"full_replica_batch", "full_replica_requests_rate", "full_replica_tokens_rate"}

@@ -24,7 +24,7 @@ from servingpool.reconcile.keep.state import PoolState
 
 from ..decision.world import START  # noqa: TID252, tests are no package of an installed name
 from ..fuzzing import fuzzed  # noqa: TID252
-from ..gpubudget.test_budgets import budget, held, run, two  # noqa: TID252
+from ..gpubudget.test_budgets import budget, held, unanswered  # noqa: TID252
 from .fake_cluster import FakeCluster, stamp
 from .replicas_field import ReplicasField
 from .stories import hungry, settled
@@ -164,11 +164,7 @@ async def ignored(*_: Any) -> ScaleOutcome:
 
 def test_a_lost_order_keeps_its_gpus_through_a_rollout() -> None:
     """The order is conditional on the number, which a rollout leaves as it is: it may still be carried out."""
-    world = two(gpus=20)
-    run(world, 30, 20)
-    world.writes.refuse["scale"] = Unanswered("no answer")
-    world.services["high"].rate = 60.0
-    run(world, 2, 20)
+    world = unanswered()
     assert world.budgets.latest["h100"].held == 20
     world.services["high"].number.generation += 1
     world.show("high")
@@ -177,11 +173,7 @@ def test_a_lost_order_keeps_its_gpus_through_a_rollout() -> None:
 
 
 def test_a_lost_order_keeps_its_gpus_no_longer_once_somebody_has_changed_the_number() -> None:
-    world = two(gpus=20)
-    run(world, 30, 20)
-    world.writes.refuse["scale"] = Unanswered("no answer")
-    world.services["high"].rate = 60.0
-    run(world, 2, 20)
+    world = unanswered()
     world.set_replicas("high", 1)
     world.budgets.settle(world.now)
     world.budgets.settle(world.now + 61.0)

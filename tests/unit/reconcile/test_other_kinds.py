@@ -138,22 +138,15 @@ def world(resource: Resource = STS, *, pods: int = 1, rate: float = 2.0, **given
     return cluster
 
 
-def test_a_group_is_ready_once_all_its_pods_are() -> None:
-    cluster = world(LWS, pods=2, worker_ready=False)
-    cluster.step()
-    assert cluster.condition("MetricsAvailable") == ("Unknown", "NoReadyReplicas")
-    cluster.worker_ready = True
-    cluster.step()
-    assert cluster.status()["readyReplicas"] == 2
-
-
-def test_of_a_group_whose_leader_alone_is_selected_the_workers_count_too() -> None:
-    cluster = world(LWS, pods=2, selector="app={name},leader=yes", worker_ready=False)
+@pytest.mark.parametrize("selected", [{}, {"selector": "app={name},leader=yes"}], ids=["all", "the leader alone"])
+def test_a_group_is_ready_once_all_its_pods_are(selected: dict[str, Any]) -> None:
+    cluster = world(LWS, pods=2, worker_ready=False, **selected)
     cluster.step()
     assert cluster.condition("MetricsAvailable") == ("Unknown", "NoReadyReplicas")
     cluster.worker_ready = True
     cluster.step()
     assert cluster.condition("MetricsAvailable") == ("True", "ValidMetrics")
+    assert cluster.status()["readyReplicas"] == 2
 
 
 def test_a_group_in_which_several_pods_serve_has_their_sums() -> None:

@@ -245,7 +245,7 @@ class TestMemory:
         world.pool()
         world.step()
         assert "history" not in world.prometheus.asked
-        assert world.state().decision is not None, "nor does a decision wait for it"
+        assert world.state().plan is not None, "nor does a decision wait for it"
 
     def test_at_the_start_other_pools_have_their_history_before_the_first_decision_as_ever(self) -> None:
         world = MixedCluster(history=3600.0)

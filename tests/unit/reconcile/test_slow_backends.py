@@ -11,10 +11,10 @@ import pytest
 
 from servingpool.adapters.cluster.objects import Workload
 from servingpool.adapters.prometheus.samples import PodSamples
-from servingpool.decision.decision import Decision
 from servingpool.decision.observation import Unknown
 from servingpool.loop import reconciler
 from servingpool.loop.backfill import BACKENDS_AT_ONCE, Backfill, PendingPool
+from servingpool.reconcile.plan.pool_plan import PoolPlan
 
 from ..adapters.cluster.virtual_time import now, run  # noqa: TID252, one clock for all areas
 from .fake_cluster import TICK, FakeCluster, Prometheus
@@ -43,14 +43,14 @@ def decided(
     `at` is what happens ahead of a tick, by its number.
     """
     found: defaultdict[str, list[float]] = defaultdict(list)
-    last: dict[str, Decision | None] = {}
+    last: dict[str, PoolPlan | None] = {}
 
     async def look() -> None:
         while True:
             for (_, pool), state in world.loop.states.items():
-                if state.decision is not None and state.decision is not last.get(pool):
+                if state.plan is not None and state.plan is not last.get(pool):
                     found[pool].append(now())
-                    last[pool] = state.decision
+                    last[pool] = state.plan
             await asyncio.sleep(0.5)
 
     async def story() -> None:

@@ -29,12 +29,12 @@ def written(source: str) -> Iterator[str]:
 
 
 def test_writing_a_field_is_seen_in_whatever_form() -> None:
-    assert [*written("state.decision = 1")] == ["state.decision"]
+    assert [*written("state.plan = 1")] == ["state.plan"]
     assert [*written("a, one.state.conflicts = 1, 2")] == ["one.state.conflicts"]
     assert [*written("state.conflicts += 1")] == ["state.conflicts"]
     assert [*written("self.states[key].warned[reason] = 0.0")] == ["self.states[key].warned"]
     assert [*written("self.status = state.status")] == []
-    assert [*written("found[state.decision] = 1")] == []
+    assert [*written("found[state.plan] = 1")] == []
 
 
 def test_one_module_writes_the_state_of_a_pool_and_a_target_its_own() -> None:

@@ -93,7 +93,7 @@ def decisions(story: Callable[[], Iterator[FakeCluster]]) -> Iterator[dict[str, 
         begin = world.now if begin is None else begin
         stand = {name: service.replicas for name, service in world.services.items()}
         for (_, name), state in sorted(world.loop.states.items()):
-            decision = state.decision
+            decision = None if state.plan is None else state.plan.decision
             yield {
                 "at": world.now - begin,
                 "pool": name,

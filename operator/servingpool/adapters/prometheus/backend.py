@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 
 from servingpool.adapters.cluster.fair_order import in_turns
 from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.diagnosis import Cause, Missing, PodKey, explained
 from servingpool.adapters.prometheus.engines import EngineMetrics, profile_of, shipped
 from servingpool.adapters.prometheus.gateways import GatewayProfile, gateway_of, shipped_gateways
-from servingpool.adapters.prometheus.http_client import Excess, MetricsUnavailable, Unsent
+from servingpool.adapters.prometheus.http_client import Excess, MetricsUnavailable, PrometheusClient, Unsent
 from servingpool.adapters.prometheus.inspection import Inspection, inspect
 from servingpool.adapters.prometheus.lookup import Found
 from servingpool.adapters.prometheus.plan import Plan
@@ -36,12 +36,14 @@ from servingpool.adapters.prometheus.workers import (
     read_causes,
     read_layout,
     read_line,
+    read_number,
     read_range,
     read_samples,
 )
-from servingpool.decision.observation import Unknown
+from servingpool.decision.observation import Reading, Unknown
 
 T = TypeVar("T")
+Given = TypeVarTuple("Given")
 _Which = tuple[str, bool, Scope]
 """Name, whether it is a gateway's, and what is read of it."""
 
@@ -182,12 +184,8 @@ class PrometheusBackend:
         the timeout.
         """
         queries = self._queries_for(request.engine)
-        scope = Scope(
-            request.match_labels,
-            namespaces=tuple(sorted(namespaces)),
-            models=tuple(sorted(request.models)),
-            pods=request.pods,
-        )
+        models = tuple(sorted(request.models))
+        scope = Scope(request.match_labels, tuple(sorted(namespaces)), models=models, pods=request.pods)
         steps = int((end - start) / step + 1e-6) + 1
         found: dict[int, Samples] = {index: {} for index in range(steps)}
         if not namespaces or queries.profile.metered:
@@ -216,32 +214,31 @@ class PrometheusBackend:
 
         `sort` is its API group and kind. kube-state-metrics tells it of Deployments and StatefulSets.
         """
-        query, deadline = requested_replicas(namespace, name, sort), self._workers.deadline()
-        if query is None:
-            return ()
-        try:
-            return await self._workers.run(deadline, read_line, query, (start, end, step))
-        except MetricsUnavailable as error:
-            return Unknown(str(error))
+        query = requested_replicas(namespace, name, sort)
+        return () if query is None else await self._answer(read_line, query, (start, end, step))
 
     async def inspect(self, engine: str, pods: Collection[PodKey], *, gateway: bool = False) -> Inspection | Unknown:
         """All figures that this Prometheus has of a few pods, as series of an engine or gateway.
 
         ValueError for one without a profile.
         """
-        queries, deadline = self._queries_for(engine, gateway=gateway), self._workers.deadline()
-        try:
-            return await self._workers.run(deadline, inspect, queries, {} if gateway else self._engines, pods)
-        except MetricsUnavailable as error:
-            return Unknown(str(error))
+        queries = self._queries_for(engine, gateway=gateway)
+        return await self._answer(inspect, queries, {} if gateway else self._engines, pods)
+
+    async def number(self, query: str) -> Reading:
+        """The number that a query of a user returns; Unknown, with the reason, where it returns none."""
+        return await self._answer(read_number, query)
 
     async def check(self) -> Unknown | None:
         """Why this Prometheus does not answer a trivial query; None where it answers."""
+        return await self._answer(ask_one)
+
+    async def _answer(self, job: Callable[[PrometheusClient, float, *Given], T], *args: *Given) -> T | Unknown:
+        """What a job of one query returns; Unknown, with the reason, where Prometheus does not answer."""
         try:
-            await self._workers.run(self._workers.deadline(), ask_one)
+            return await self._workers.run(self._workers.deadline(), job, *args)
         except MetricsUnavailable as error:
             return Unknown(str(error))
-        return None
 
     async def close(self) -> None:
         """Let go of connections and threads."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import Enum
 from typing import Any
 
 from servingpool.adapters.prometheus.engines import EngineMetrics
 from servingpool.adapters.prometheus.engines.profile import Figure
 from servingpool.adapters.prometheus.promql import Queries, any_of, apart, exported
 from servingpool.adapters.prometheus.rows import Unread
+from servingpool.catalogue.conditions import Reason
 
 PodKey = tuple[str, str]
 """Namespace and pod name."""
@@ -25,19 +26,20 @@ ROUTER_LABEL = "server"
 
 
 class Cause(Enum):
-    """Fault of a pod that has no usable sample."""
+    """Fault of a pod that has no usable sample, with the reason of a fleet whose pods all have it."""
 
-    UNKNOWN = auto()
+    UNKNOWN = Reason.FAILED_GET_METRICS
     """Not examined yet, or not to be told apart."""
-    STALE = auto()
-    OTHER_MODEL = auto()
-    NOT_SCRAPED = auto()
-    SCRAPE_FAILED = auto()
-    NO_ENGINE_SERIES = auto()
-    OTHER_ENGINE = auto()
-    ROUTER = auto()
-    WRONG_LABELS = auto()
-    AMBIGUOUS = auto()
+    STALE = None
+    """It has no reason of its own."""
+    OTHER_MODEL = Reason.NO_SERIES_FOR_MODEL
+    NOT_SCRAPED = Reason.NOT_SCRAPED
+    SCRAPE_FAILED = Reason.SCRAPE_FAILED
+    NO_ENGINE_SERIES = Reason.NO_ENGINE_SERIES
+    OTHER_ENGINE = Reason.WRONG_ENGINE
+    ROUTER = Reason.ROUTER_SERIES
+    WRONG_LABELS = Reason.WRONG_LABELS
+    AMBIGUOUS = Reason.AMBIGUOUS_GAUGES
     """Gauges have several series in one scrape, which may be parts or copies."""
 
 

@@ -6,13 +6,14 @@ Few threads, a client each: it blocks, and is not to be shared.
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TypeVar, TypeVarTuple
 
 from servingpool.adapters.prometheus import lookup
 from servingpool.adapters.prometheus.backend_config import BackendConfig
@@ -24,7 +25,7 @@ from servingpool.adapters.prometheus.plan import Plan, evaluated_at, gather, gat
 from servingpool.adapters.prometheus.promql import ADDRESS, Queries, Scope
 from servingpool.adapters.prometheus.rows import MOST_SAMPLES, Unread
 from servingpool.adapters.prometheus.samples import ReadRequest
-from servingpool.decision.observation import ReplicaMetrics
+from servingpool.decision.observation import ReplicaMetrics, Unknown
 
 GRACE = 1.0
 """Seconds after a job's deadline until it is waited for: a client ends its query at the deadline."""
@@ -42,7 +43,7 @@ TIMES_COMPARED = 5
 LEAST_LEFT = 0.1
 """Share of the timeout: a queued query is dropped when less than this remains."""
 
-P = ParamSpec("P")
+Given = TypeVarTuple("Given")
 T = TypeVar("T")
 
 
@@ -63,13 +64,7 @@ class Workers:
         """Whether so little time is left that a query would be in vain."""
         return deadline - time.monotonic() < LEAST_LEFT * self._config.timeout
 
-    def run(
-        self,
-        deadline: float,
-        job: Callable[Concatenate[PrometheusClient, float, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> Awaitable[T]:
+    def run(self, deadline: float, job: Callable[[PrometheusClient, float, *Given], T], *args: *Given) -> Awaitable[T]:
         """`job(client, seconds left, *args)` on a thread, in the order of the calls, whatever is awaited first.
 
         The answer raises MetricsUnavailable if it is not there by the deadline, Unsent if no thread was free in time.
@@ -86,7 +81,7 @@ class Workers:
                 raise self._late()
             client = self._client()
             try:
-                return job(client, left, *args, **kwargs)
+                return job(client, left, *args)
             except MetricsUnavailable as error:
                 failure = error
             finally:
@@ -216,6 +211,17 @@ def read_line(
     answer = client.query_range(query, times, timeout)
     lines = Unread().readable(answer.rows(), lambda row: [(float(at), float(value)) for at, value in row["values"]])
     return [point for line in lines for point in line]
+
+
+def read_number(client: PrometheusClient, timeout: float, query: str) -> float | Unknown:
+    """The number that a query of a user returns; Unknown, with the reason, where it is none that counts something."""
+    numbers = list(Unread().readable(client.query(query, timeout).rows(), lambda row: float(row["value"][1])))
+    if len(numbers) != 1:
+        hint = "sum() makes one of several" if numbers else "`or vector(0)` gives 0 where a series ends with its queue"
+        return Unknown(f"the query returns {len(numbers)} series, not 1; {hint}")
+    if not 0.0 <= numbers[0] < math.inf:
+        return Unknown(f"the query returns {numbers[0]:g}, not a number from 0 on")
+    return numbers[0]
 
 
 def read_causes(

@@ -9,6 +9,7 @@ from servingpool.decision.engine import NO_DEMAND, Rates, StepTime
 from servingpool.decision.learn.error_budget import Calibration, ErrorBudget
 from servingpool.decision.learn.forecast import Forecast, WorkForecast
 from servingpool.decision.learn.kinds import ColdStart, Kind, Kinds, Shortage, kind_of
+from servingpool.decision.learn.ledger import Ledger
 from servingpool.decision.learn.miss_curve import Curve, MissCurve
 from servingpool.decision.learn.queue_in_ttft import QueueInTtft
 from servingpool.decision.observation import Observation, Reading, Replica, Unknown
@@ -51,6 +52,8 @@ class Profile:
     """Engines of each target."""
     reference: str = ""
     """Name of the target in whose replicas capacity is counted."""
+    ledger: Ledger = field(default_factory=Ledger)
+    """The backlog of a pool whose work has deadlines."""
 
     @property
     def engine(self) -> Kind:

@@ -21,7 +21,7 @@ from servingpool.decision.need.mix import Frontier
 from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, Unknown
 from servingpool.decision.observe.gauges import believed_queue
 from servingpool.decision.params import LONGEST_GAP, REMEMBERED
-from servingpool.decision.plan import AtZero, Course, Plan
+from servingpool.decision.plan import Course, Plan, Wanted
 from servingpool.decision.pool import Pool
 from servingpool.decision.words import clock, span
 from servingpool.decision.zero import GatewayDemand
@@ -180,7 +180,7 @@ def _penalty_lasts(forecast: WorkForecast) -> float:
     return (0.75 + 0.5 * (1e6 * forecast.mean % 1.0)) * min(REMEMBERED, forecast.seen) / 60.0
 
 
-def at_zero(observation: Observation, pool: Pool, memory: Memory, now: float, frontier: Frontier) -> AtZero | None:
+def at_zero(observation: Observation, pool: Pool, memory: Memory, now: float, frontier: Frontier) -> Wanted | None:
     """Replicas to request while the pool is at 0 on purpose, and why; None at other times."""
     demand = memory.demand
     if demand is None or demand.zero_at is None:
@@ -191,19 +191,19 @@ def at_zero(observation: Observation, pool: Pool, memory: Memory, now: float, fr
         why = _requests(demand)
         if course is None:
             why = f"{why}; the usual demand is not learned yet"
-        return AtZero(max(requested, replicas), why, course)
+        return Wanted(max(requested, replicas), why, course)
     seen = memory.profile.vanished
     if seen is not None:
         gone = f"while the fleet was at 0, the gateway's metrics vanished ({clock(seen.at)})"
-        return AtZero(max(requested, 1), f"{gone}, so requests could not be seen")
+        return Wanted(max(requested, 1), f"{gone}, so requests could not be seen")
     unknown, longest = demand.unknown_for(now), LONGEST_GAP
     if demand.unknown is None:
         idle = span(now - demand.request_at)
         why = "the first replica after 0 is starting" if requested else f"no request at the gateway for {idle}"
-        return AtZero(requested, why)
+        return Wanted(requested, why)
     said = f"demand at the gateway is unknown for {unknown:.0f} s ({demand.unknown}), "
     said += f"after {longest:.0f} s 1 replica is started"
-    return AtZero(max(requested, 1 if unknown > longest else 0), said)
+    return Wanted(max(requested, 1 if unknown > longest else 0), said)
 
 
 def _for_the_usual(

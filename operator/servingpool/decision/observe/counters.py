@@ -215,7 +215,7 @@ def diff_counters(
         queue_excluded=not all(shows_waits(one, slo.time_to_first_token) for one in table.metrics),
         standing=standing,
         running=_gauge([one.running for one in table.metrics], running, len(ready)),
-        waiting=_with_gateway(queues if isinstance(queues, Unknown) else math.fsum(queues), observation.gateway.queue),
+        waiting=added(queues if isinstance(queues, Unknown) else math.fsum(queues), observation.gateway.queue),
         queues=() if isinstance(queues, Unknown) else queues,
         gateway=observation.gateway.queue,
         gateway_queue=gateway,
@@ -522,15 +522,15 @@ def _queues(
     return (*waiting.tolist(), *(unseen(one) for one in ready if one.name not in shown))
 
 
-def _with_gateway(waiting: Reading, gateway: Reading) -> Reading:
+def added(waiting: Reading, more: Reading) -> Reading:
     """The sum, of what there is: NOT_EXPOSED is no gateway, or engines that have no queue of their own."""
-    if gateway is NOT_EXPOSED:
+    if more is NOT_EXPOSED:
         return waiting
-    if isinstance(gateway, Unknown):
-        return gateway
+    if isinstance(more, Unknown):
+        return more
     if waiting is NOT_EXPOSED:
-        return gateway
-    return waiting if isinstance(waiting, Unknown) else waiting + gateway
+        return more
+    return waiting if isinstance(waiting, Unknown) else waiting + more
 
 
 def _gateway_after(requests: Reading, before: Queue | None, passed: float, at: float | None) -> Queue | None:

@@ -155,7 +155,7 @@ def _stage(
         )
         for name, spec, workload in zip(pool.spec.target_names, pool.spec.targets, workloads, strict=True)
     )
-    return SeenStage(pool, targets, observation, selection)
+    return SeenStage(pool, targets, replace(observation, backlog=readings.backlog(pool)), selection)
 
 
 def observe(

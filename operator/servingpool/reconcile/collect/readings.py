@@ -24,7 +24,7 @@ from servingpool.adapters.prometheus.gateways import GatewayProfile, shipped_gat
 from servingpool.adapters.prometheus.samples import FleetReading, NotAsked, PodSamples, ReadRequest, Selection
 from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import ServingPool
-from servingpool.decision.observation import GatewayMetrics, Observation, Unknown
+from servingpool.decision.observation import GatewayMetrics, Observation, Reading, Unknown
 from servingpool.reconcile.collect.targets import stages_of
 from servingpool.reconcile.collect.turns import Part, Turns
 
@@ -44,6 +44,9 @@ class Backend(Protocol):
 
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
         """Every pod's sample as last scraped; NotAsked where it had no time for this request."""
+
+    async def number(self, query: str) -> Reading:
+        """The number that a query returns; Unknown where it returns none."""
 
     async def history(
         self,
@@ -86,22 +89,18 @@ class Readings:
         name, namespace = pool.spec.metrics.backend, pool.metadata.namespace
         reader = self._readers.get(name)
         if reader is None:
-            known = ", ".join(sorted(self._readers))
-            detail = f"known backends are {known}"
-            return Reason.UNKNOWN_BACKEND.said(backend=name, detail=detail)
+            known = f"known backends are {', '.join(sorted(self._readers))}"
+            return Reason.UNKNOWN_BACKEND.said(backend=name, detail=known)
         if not reader.backend.config.serves(namespace):
-            detail = f"it does not allow namespace {namespace}"
-            return Reason.UNKNOWN_BACKEND.said(backend=name, detail=detail)
+            return Reason.UNKNOWN_BACKEND.said(backend=name, detail=f"it does not allow namespace {namespace}")
         gateway = gateway_of(pool, reader.backend.config)
-        unknown_gateway = self._unknown_gateway(pool)
-        return unknown_gateway or self._unknown_engine(pool, None if gateway is None else gateway.name)
+        return self._unknown_gateway(pool) or self._unknown_engine(pool, None if gateway is None else gateway.name)
 
     def _unknown_gateway(self, pool: ServingPool) -> tuple[Reason, str] | None:
         gateway = pool.spec.metrics.gateway
         if gateway is None or gateway.name in self._gateways:
             return None
-        known = ", ".join(self._gateways)
-        return Reason.UNKNOWN_GATEWAY.said(gateway=gateway.name, known=known)
+        return Reason.UNKNOWN_GATEWAY.said(gateway=gateway.name, known=", ".join(self._gateways))
 
     def _unknown_engine(self, pool: ServingPool, gateway: str | None) -> tuple[Reason, str] | None:
         engine = pool.spec.engine
@@ -137,6 +136,10 @@ class Readings:
     def gateway(self, pool: ServingPool, replicas: Collection[PodKey] = ()) -> GatewayMetrics:
         """The last reading of the gateway in front of this pool."""
         return self._reader(pool).gateways.of(pool, replicas)
+
+    def backlog(self, pool: ServingPool) -> Reading:
+        """The work that waits for this pool in a broker."""
+        return self._reader(pool).backlogs.get(pool.key, NOT_READ)
 
     def completed(self, pool: ServingPool, observation: Observation, limit: float, now: float) -> Observation:
         """The observation of a pool, or of a stage, with its gateway's figures in place of its engines'.
@@ -179,6 +182,8 @@ class _Reader:
     def __init__(self, name: str, backend: Backend, gateways: GatewayReader) -> None:
         self.backend = backend
         self.gateways = gateways
+        self.backlogs: dict[tuple[str, str], Reading] = {}
+        """Work that waits in brokers, by pool."""
         self.unexplained: defaultdict[Share, set[PodKey]] = defaultdict(set)
         """Pods without a sample, since the last reading."""
         self._name = name
@@ -201,7 +206,10 @@ class _Reader:
         self.unexplained.clear()
         self._turns.begin(wanted, self.gateways.requests(pools), now)
         asked = self._turns.asked
+        queries = {pool.key: pool.spec.batch.backlog.query for pool in pools if pool.spec.batch is not None}
+        numbers = asyncio.gather(*(sound(self._name, self.backend.number(one)) for one in queries.values()))
         heard = await asyncio.gather(*(sound(self._name, self.backend.read(one, now)) for one in asked.values()))
+        self.backlogs = dict(zip(queries, await numbers, strict=True))
         answers = dict(zip(asked, heard, strict=True))
         self._turns.end(answers, now)
         self.gateways.hear(pools, lambda share, namespace: self._heard(answers, share, namespace))
@@ -212,7 +220,7 @@ class _Reader:
         unasked = {part for part, answer in self._latest.items() if isinstance(answer, NotAsked)}
         self._resting = {part for part in unasked if self._lasts(part, now)}
         read = [answer for answer in heard if isinstance(answer, FleetReading)]
-        return sum(answer.queries for answer in read), sum(answer.unread.count for answer in read)
+        return len(queries) + sum(answer.queries for answer in read), sum(answer.unread.count for answer in read)
 
     def of(self, pool: ServingPool) -> FleetReading | Unknown:
         """The last reading of this pool."""

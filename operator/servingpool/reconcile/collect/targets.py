@@ -116,7 +116,7 @@ def _stage(pool: ServingPool, role: Role, slo: Slo) -> ServingPool:
     bounds = {"time_to_first_token": slo.time_to_first_token, "time_per_output_token": slo.time_per_output_token}
     part = own.model_copy(update={**bounds, "attainment": 100.0 * slo.attainment})
     targets = tuple(one for one in spec.targets if one.role is role)
-    return pool.model_copy(update={"spec": spec.model_copy(update={"slo": part, "targets": targets})})
+    return pool.model_copy(update={"spec": spec.model_copy(update={"asked_slo": part, "targets": targets})})
 
 
 MOST_ABSENT = 64

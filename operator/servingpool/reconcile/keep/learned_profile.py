@@ -27,6 +27,7 @@ from servingpool.decision.engine import FASTEST_STEP, LEAST_BATCH, MOST_BATCH, M
 from servingpool.decision.learn.error_budget import Calibration, ErrorBudget
 from servingpool.decision.learn.forecast import FORECASTS_KEPT, Forecast
 from servingpool.decision.learn.kinds import LONGEST_COLD_START, MOST_SPEED, ColdStart, Kind
+from servingpool.decision.learn.ledger import DEADLINES, Due, Ledger
 from servingpool.decision.learn.memory import Profile
 from servingpool.decision.learn.miss_curve import BINS, MissCurve
 from servingpool.decision.learn.queue_in_ttft import PAIRS, QueueInTtft
@@ -105,13 +106,13 @@ class _Part(BaseModel):
 def _part(core: type, *, optional: str = "", without: str = "", **bounds: Any) -> Any:
     """The fields of a dataclass of the core, as kept. A float without bounds is 0 or more.
 
-    A profile that lacks a field is damaged, but for the `optional` one: a merge patch drops what is null.
+    A profile that lacks a field is damaged, but for the `optional` ones: a merge patch drops what is null.
     """
     types = get_type_hints(core)
     if unknown := {*optional.split(), *without.split(), *bounds} - types.keys():
         raise TypeError(f"{core.__name__} has no {', '.join(sorted(unknown))}")
     fields: dict[str, Any] = {
-        name: (bounds.get(name, NonNegative if of is float else of), None if name == optional else ...)
+        name: (bounds.get(name, NonNegative if of is float else of), None if name in optional.split() else ...)
         for name, of in types.items()
         if name not in without.split()
     }
@@ -131,6 +132,21 @@ _SATURATION = _part(
     optional="batch",
     batch=Annotated[Batch | None, BeforeValidator(lambda batch: None if batch == math.inf else batch)],
 )
+# Seven digits of a Unix time are a quarter of an hour: history would be learned twice, or not at all.
+_At = Annotated[float, Field(ge=0.0, le=LATEST), PlainSerializer(lambda at: round(at, 3), when_used="json")]
+_LEDGER = _part(
+    Ledger,
+    optional="known_at cost",
+    at=_At,
+    dues=Annotated[
+        tuple[tuple[_At, NonNegative], ...],
+        Field(max_length=4 * DEADLINES),
+        AfterValidator(lambda dues: tuple(map(Due._make, dues))),
+    ],
+    known_at=_At | None,
+    busy_at=_At,
+    cost=Annotated[float, Field(gt=0.0)] | None,
+)
 _COLD_START = _part(ColdStart, seconds=Row[Annotated[float, Field(gt=0.0, le=LONGEST_COLD_START)]])
 _KIND = _part(
     Kind,
@@ -143,8 +159,7 @@ _KIND = _part(
 )
 _PROFILE = _part(
     Profile,
-    optional="vanished",
-    # Seven digits of a Unix time are a quarter of an hour: history would be learned twice, or not at all.
+    optional="vanished ledger",
     at=Annotated[float, PlainSerializer(lambda at: round(at, 3), when_used="json")],
     queue_in_ttft=_part(
         QueueInTtft,
@@ -173,6 +188,7 @@ _PROFILE = _part(
     | None,
     kinds=Annotated[tuple[_KIND, ...], Field(max_length=MOST_TARGETS)],  # type: ignore[valid-type]  # made above
     reference=Annotated[str, Field(max_length=LONGEST_NAME)],
+    ledger=Annotated[_LEDGER | None, BeforeValidator(lambda ledger: None if ledger == Ledger() else ledger)],
 )
 
 

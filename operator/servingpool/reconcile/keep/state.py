@@ -16,15 +16,13 @@ from servingpool.api.conditions import Condition, Reason
 from servingpool.api.serving_pool import Metadata, ServingPool, problems
 from servingpool.api.spec import Mode
 from servingpool.api.status import Status
-from servingpool.decision.decision import Decision, Verdict
+from servingpool.decision.decision import Verdict
 from servingpool.decision.learn.memory import Memory
-from servingpool.decision.observation import Observation
 from servingpool.reconcile.collect.targets import SeenTarget
 from servingpool.reconcile.keep.history import History, Ready, Teller
 from servingpool.reconcile.keep.kept_memory import NO_ROLE, KeptMemory
 from servingpool.reconcile.keep.orders import Ledger, Order, Orders
-from servingpool.reconcile.plan.expense import Expense
-from servingpool.reconcile.plan.pool_plan import PoolPlan, StagePlan
+from servingpool.reconcile.plan.pool_plan import PoolPlan
 
 log = logging.getLogger(__name__)
 
@@ -70,11 +68,9 @@ class PoolState:
     warned: dict[str, float] = field(default_factory=dict)
     """Unix time in seconds of the last warning event, by reason."""
     pool: ServingPool | None = None
-    decision: Decision | None = None
-    observation: Observation | None = None
-    stages: tuple[StagePlan, ...] = ()
-    """Last decision on each stage."""
-    expense: Expense = field(default_factory=Expense)
+    """As last decided on."""
+    plan: PoolPlan | None = None
+    """The last one; None where nothing could be decided since."""
 
     @classmethod
     def found(cls, pool: ServingPool, status: Status) -> PoolState:
@@ -133,7 +129,7 @@ class PoolState:
         found = [ledger.order for ledger in self.targets.values() if self.history.added(ledger)]
         late = (order.at for order in found if order is not None and order.pool == self.uid)
         self.scaled_at = max(late, default=self.scaled_at)
-        teller = Teller(self.uid, None if self.decision is None else self.decision.replicas, scales)
+        teller = Teller(self.uid, None if self.plan is None else self.plan.decision.replicas, scales)
         self.history = self.history.see(seen, ready, now, teller=teller, keep=self.drift is None)
 
     @property
@@ -150,14 +146,12 @@ class PoolState:
             for target in plan.seen.targets:
                 if target.owner == plan.meta.key:
                     self.targets[target.workload.key].rest()
-        self.pool, self.decision, self.observation = plan.seen.pool, plan.decision, plan.seen.observation
-        self.expense = plan.expense
-        self.stages = plan.stages
+        self.pool, self.plan = plan.seen.pool, plan
         self.kept.learn({stage.role: stage.kept for stage in plan.stages})
 
     def refused(self) -> None:
         """Nothing can be decided, so the last figures are no longer valid."""
-        self.decision = self.observation = None
+        self.plan = None
 
     # What acting did.
 
@@ -196,7 +190,7 @@ class PoolState:
 
     def profile_due(self, now: float) -> bool:
         """Whether the learned profile is to be written."""
-        return self.kept.due(now, settled=self.decision is not None and not self.decision.calibrating)
+        return self.kept.due(now, settled=self.plan is not None and not self.plan.decision.calibrating)
 
     def status_write_begun(self) -> bool:
         """A write of the status is sent. Returns whether the stored status was unknown before."""

@@ -15,6 +15,8 @@ from typing import ClassVar
 
 from servingpool.adapters.cluster.objects import Workload
 from servingpool.adapters.gateways.own_gateway import bound_of
+from servingpool.api.batch import BacklogUnit
+from servingpool.api.batch import Batch as Deadlines
 from servingpool.api.conditions import Reason
 from servingpool.api.role import Role
 from servingpool.api.schedule import occurrences
@@ -24,7 +26,7 @@ from servingpool.decision.decide import Stage, decide_stages
 from servingpool.decision.decision import Decision
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.params import Params
-from servingpool.decision.pool import Pool, Slo, Target, Window
+from servingpool.decision.pool import Batch, Pool, Slo, Target, Window
 from servingpool.decision.roles import joined
 from servingpool.reconcile.collect.collected import Collected, SeenStage
 from servingpool.reconcile.collect.targets import SeenTarget, ratio_of
@@ -274,9 +276,15 @@ def core_pool(
         windows=tuple(
             Window(one.schedule.name, one.begin, one.end, one.schedule.min, one.schedule.max) for one in windows
         ),
-        idle_after=spec.behavior.idle_after if spec.goes_to_zero else None,
+        idle_after=spec.behavior.idle_after if spec.goes_to_zero and spec.batch is None else None,
         max_change=math.inf if spec.behavior.max_change_per_step is None else spec.behavior.max_change_per_step,
         targets=targets,
         prefills=spec.targets[0].role is Role.PREFILL,
         paired=spec.has_roles,
+        batch=None if spec.batch is None or during is None else _core_batch(spec.batch, during[0]),
     )
+
+
+def _core_batch(batch: Deadlines, now: float) -> Batch:
+    ends = () if batch.finish_by is None else batch.finish_by.deadlines(now)
+    return Batch(batch.finish_within or math.inf, ends, tokens=batch.backlog.unit is BacklogUnit.TOKENS)

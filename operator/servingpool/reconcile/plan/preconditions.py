@@ -90,9 +90,8 @@ def _not_ours(pool: ServingPool, target: SeenTarget) -> ScalePermission | None:
             return ScalePermission(False, *Reason.OWNED_BY_KEDA.said(name=other.key[1], target=workload.key))
         return ScalePermission(False, *Reason.OWNED_BY_HPA.said(name=other.key[1], target=workload.key))
     if workload.parent is not None:
-        owned = Reason.OWNED_BY_PARENT.said(
-            parent=workload.parent, target=workload.key, remedy=_remedy(workload.parent)
-        )
+        remedy = _remedy(workload.parent)
+        owned = Reason.OWNED_BY_PARENT.said(parent=workload.parent, target=workload.key, remedy=remedy)
         return ScalePermission(False, *owned)
     if target.ungrouped:
         apart = Reason.PODS_NOT_GROUPED.said(target=workload.key, pods=target.seen, replicas=workload.standing)

@@ -11,148 +11,123 @@ import pytest
 from servingpool.adapters.cluster.lease import Election, Terms
 
 from .fake_lease import Network, Server, annotated_amid_a_write, candidate
-from .virtual_time import now, run
+from .virtual_time import event_loop_policy, now, run  # noqa: F401, a fixture
 
 NEVER = 1e9
 
 
-def test_a_crashed_leader_is_replaced_after_the_duration_and_not_before() -> None:
-    async def story() -> None:
-        server = Server()
-        await candidate(Network(server), "crashed").attempt()
-        heir = candidate(Network(server), "heir")
-        taking_over = asyncio.create_task(heir.run())
-        await asyncio.sleep(14.9)
-        assert not heir.leading
-        await asyncio.sleep(2.1)
-        assert heir.leading
-        assert server.read()["spec"]["leaseTransitions"] == 1
-        taking_over.cancel()
-
-    run(story)
+async def test_a_crashed_leader_is_replaced_after_the_duration_and_not_before() -> None:
+    server = Server()
+    await candidate(Network(server), "crashed").attempt()
+    heir = candidate(Network(server), "heir")
+    taking_over = asyncio.create_task(heir.run())
+    await asyncio.sleep(14.9)
+    assert not heir.leading
+    await asyncio.sleep(2.1)
+    assert heir.leading
+    assert server.read()["spec"]["leaseTransitions"] == 1
+    taking_over.cancel()
 
 
-def test_the_clocks_of_other_machines_do_not_matter() -> None:
-    async def story() -> None:
-        server = Server()
-        await candidate(Network(server), "leader").attempt()
-        assert server.lease is not None
-        server.lease["spec"]["renewTime"] = "2001-01-01T00:00:00.000000Z"
-        other = candidate(Network(server), "other")
-        await other.attempt()
-        await asyncio.sleep(10)
-        await other.attempt()
-        assert not other.leading
-
-    run(story)
+async def test_the_clocks_of_other_machines_do_not_matter() -> None:
+    server = Server()
+    await candidate(Network(server), "leader").attempt()
+    assert server.lease is not None
+    server.lease["spec"]["renewTime"] = "2001-01-01T00:00:00.000000Z"
+    other = candidate(Network(server), "other")
+    await other.attempt()
+    await asyncio.sleep(10)
+    await other.attempt()
+    assert not other.leading
 
 
-def test_an_operator_that_recreates_a_deleted_lease_leads() -> None:
+async def test_an_operator_that_recreates_a_deleted_lease_leads() -> None:
     """`_taken` is of the Lease before: it says that another holds it, and `run` returns in the moment it leads."""
 
-    async def story() -> None:
-        server = Server()
-        await candidate(Network(server), "leader").attempt()
-        heir = candidate(Network(server), "heir")
-        running = asyncio.create_task(heir.run())
-        await asyncio.sleep(1.0)
-        server.lease = None  # kubectl delete lease
-        await asyncio.sleep(3.0)
-        assert server.lease is not None
-        assert server.lease["spec"]["holderIdentity"] == "heir"
-        assert not running.done(), "it leaves, as one whose lease was lost, with the Lease in its name"
-        running.cancel()
-
-    run(story)
+    server = Server()
+    await candidate(Network(server), "leader").attempt()
+    heir = candidate(Network(server), "heir")
+    running = asyncio.create_task(heir.run())
+    await asyncio.sleep(1.0)
+    server.lease = None  # kubectl delete lease
+    await asyncio.sleep(3.0)
+    assert server.read()["spec"]["holderIdentity"] == "heir"
+    assert not running.done(), "it leaves, as one whose lease was lost, with the Lease in its name"
+    running.cancel()
 
 
-def test_a_change_of_the_lease_by_others_costs_no_leadership() -> None:
+async def test_a_change_of_the_lease_by_others_costs_no_leadership() -> None:
     """`kubectl annotate lease`, or our own renewal of before, timed out here and done there, between read and write.
 
     The Lease names us before and after: nobody can have taken over, and by the clock 8 s are left.
     """
 
-    async def story() -> None:
-        network = Network(Server())
-        leader = candidate(network, "leader")
+    network = Network(Server())
+    leader = candidate(network, "leader")
+    await leader.attempt()
+    await asyncio.sleep(2.0)
+    with annotated_amid_a_write(network):
         await leader.attempt()
-        await asyncio.sleep(2.0)
-        with annotated_amid_a_write(network):
-            await leader.attempt()
-        assert leader.leading, "what was decided in this tick is thrown away"
-
-    run(story)
+    assert leader.leading, "what was decided in this tick is thrown away"
 
 
-def test_a_conflict_with_a_lease_made_anew_ends_the_lead() -> None:
+async def test_a_conflict_with_a_lease_made_anew_ends_the_lead() -> None:
     """kubectl delete lease between our read and our write; the other creates it anew at once."""
 
-    async def story() -> None:
-        server = Server()
-        network = Network(server)
-        leader, heir = candidate(network, "leader"), candidate(Network(server), "heir")
-        await leader.attempt()
-        replace = network.replace_lease
+    server = Server()
+    network = Network(server)
+    leader, heir = candidate(network, "leader"), candidate(Network(server), "heir")
+    await leader.attempt()
+    replace = network.replace_lease
 
-        async def late(name: Any, held: Any) -> Any:
-            server.lease = None
-            await heir.attempt()
-            return await replace(name, held)
+    async def late(name: Any, held: Any) -> Any:
+        server.lease = None
+        await heir.attempt()
+        return await replace(name, held)
 
-        network.replace_lease = late  # type: ignore[assignment, method-assign]
-        await asyncio.sleep(2.0)
-        await leader.attempt()
-        assert heir.leading
-        assert not leader.leading, "the API server has said that the Lease is another, and two lead"
-
-    run(story)
+    network.replace_lease = late  # type: ignore[assignment, method-assign]
+    await asyncio.sleep(2.0)
+    await leader.attempt()
+    assert heir.leading
+    assert not leader.leading, "the API server has said that the Lease is another, and two lead"
 
 
-def test_renewing_keeps_the_time_of_acquisition() -> None:
-    async def story() -> None:
-        server = Server()
-        leader = candidate(Network(server), "a")
-        await leader.attempt()
-        assert server.lease is not None
-        server.lease["spec"]["acquireTime"] = "2026-01-01T00:00:00.000000Z"
-        await leader.attempt()
-        spec = server.read()["spec"]
-        assert (spec["acquireTime"], spec["leaseTransitions"]) == ("2026-01-01T00:00:00.000000Z", 0)
-
-    run(story)
+async def test_renewing_keeps_the_time_of_acquisition() -> None:
+    server = Server()
+    leader = candidate(Network(server), "a")
+    await leader.attempt()
+    assert server.lease is not None
+    server.lease["spec"]["acquireTime"] = "2026-01-01T00:00:00.000000Z"
+    await leader.attempt()
+    spec = server.read()["spec"]
+    assert (spec["acquireTime"], spec["leaseTransitions"]) == ("2026-01-01T00:00:00.000000Z", 0)
 
 
-def test_a_leader_that_is_cut_off_stops_writing_by_the_clock_alone() -> None:
-    async def story() -> None:
-        network = Network(Server())
-        leader = candidate(network, "a")
-        leading = asyncio.create_task(leader.run())
-        await asyncio.sleep(1)
-        network.delay = lambda: NEVER
-        await asyncio.sleep(9.5)
-        assert not leader.leading, "while the request still hangs"
-        leading.cancel()
-
-    run(story)
+async def test_a_leader_that_is_cut_off_stops_writing_by_the_clock_alone() -> None:
+    network = Network(Server())
+    leader = candidate(network, "a")
+    leading = asyncio.create_task(leader.run())
+    await asyncio.sleep(1)
+    network.delay = lambda: NEVER
+    await asyncio.sleep(9.5)
+    assert not leader.leading, "while the request still hangs"
+    leading.cancel()
 
 
-def test_a_leader_that_was_replaced_meanwhile_leaves() -> None:
-    async def story() -> None:
-        server = Server()
-        network = Network(server)
-        leader, heir = candidate(network, "a"), candidate(Network(server), "heir")
-        leading = asyncio.create_task(leader.run())
-        await asyncio.sleep(1)
-        network.down = True
-        inheriting = asyncio.create_task(heir.run())
-        await asyncio.sleep(60)
-        assert heir.leading
-        network.down = False
-        await asyncio.wait_for(leading, 3)
-        assert not leader.leading
-        inheriting.cancel()
-
-    run(story)
+async def test_a_leader_that_was_replaced_meanwhile_leaves() -> None:
+    server = Server()
+    network = Network(server)
+    leader, heir = candidate(network, "a"), candidate(Network(server), "heir")
+    leading = asyncio.create_task(leader.run())
+    await asyncio.sleep(1)
+    network.down = True
+    inheriting = asyncio.create_task(heir.run())
+    await asyncio.sleep(60)
+    assert heir.leading
+    network.down = False
+    await asyncio.wait_for(leading, 3)
+    assert not leader.leading
+    inheriting.cancel()
 
 
 def test_a_slow_answer_does_not_shorten_the_wait() -> None:

@@ -12,7 +12,7 @@ import pytest
 from servingpool.adapters.cluster.shard_lease import TERMS, MemberLease, ShardView, winner
 
 from .fake_shards import GROUPS, LATE, Api, Process, overlaps
-from .virtual_time import now, run
+from .virtual_time import event_loop_policy, now, run  # noqa: F401, a fixture
 
 LONGEST_GAP = 35.0
 """Seconds for which a pool may be without an operator after its operator has died."""
@@ -47,20 +47,17 @@ def test_the_owner_of_a_group_is_the_same_in_every_release() -> None:
     assert [winner(f"chat/pool-{number}", ("a", "b", "c")) for number in range(8)] == list("bcbbcaaa")
 
 
-def test_a_member_that_comes_takes_its_share_and_no_other_moves() -> None:
-    async def story() -> None:
-        api = Api()
-        a, b = started(api, "a", "b")
-        await until_shared(a, b)
-        before = a.owned(), b.owned()
-        (c,) = started(api, "c")
-        await asyncio.sleep(20.0)
-        assert c.owned()
-        assert (a.owned(), b.owned()) == (before[0] - c.owned(), before[1] - c.owned())
-        assert a.owned() | b.owned() | c.owned() == set(GROUPS)
-        assert not overlaps(api)
-
-    run(story)
+async def test_a_member_that_comes_takes_its_share_and_no_other_moves() -> None:
+    api = Api()
+    a, b = started(api, "a", "b")
+    await until_shared(a, b)
+    before = a.owned(), b.owned()
+    (c,) = started(api, "c")
+    await asyncio.sleep(20.0)
+    assert c.owned()
+    assert (a.owned(), b.owned()) == (before[0] - c.owned(), before[1] - c.owned())
+    assert a.owned() | b.owned() | c.owned() == set(GROUPS)
+    assert not overlaps(api)
 
 
 def test_a_pool_that_was_given_away_comes_back_when_its_writes_have_ended_whatever_was_agreed_before() -> None:
@@ -98,145 +95,121 @@ def _look(member: ShardView, leases: dict[str, MemberLease], now: float) -> None
         member.saw(leases.values(), now)
 
 
-def test_renewals_are_no_changes_of_the_share() -> None:
+async def test_renewals_are_no_changes_of_the_share() -> None:
     """At each change a tick runs: with ten members that would be one a second."""
 
-    async def story() -> None:
-        a, b = started(Api(), "a", "b")
-        told: list[float] = []
-        a.membership.changed = lambda: told.append(now())
-        await until_shared(a, b)
-        await asyncio.sleep(5.0)
-        before = len(told)
-        assert 0 < before < 10
-        await asyncio.sleep(100.0)
-        assert len(told) == before
-        b.kill()
-        await until_shared(a)
-        taken = now()
-        await asyncio.sleep(3.0)
-        assert 0.0 <= told[-1] - taken <= 1.1, "once they are ours, a tick runs"
-
-    run(story)
+    a, b = started(Api(), "a", "b")
+    told: list[float] = []
+    a.membership.changed = lambda: told.append(now())
+    await until_shared(a, b)
+    await asyncio.sleep(5.0)
+    before = len(told)
+    assert 0 < before < 10
+    await asyncio.sleep(100.0)
+    assert len(told) == before
+    b.kill()
+    await until_shared(a)
+    taken = now()
+    await asyncio.sleep(3.0)
+    assert 0.0 <= told[-1] - taken <= 1.1, "once they are ours, a tick runs"
 
 
-def test_a_member_that_stops_is_not_waited_for() -> None:
-    async def story() -> None:
-        api = Api()
-        a, b = started(api, "a", "b")
-        await until_shared(a, b)
-        await a.stop()
-        stopped = now()
-        await until_shared(b)
-        assert now() - stopped < TERMS.write + 2 * TERMS.retry + 0.5, "a write may be under way, no more"
-        assert not overlaps(api)
-
-    run(story)
+async def test_a_member_that_stops_is_not_waited_for() -> None:
+    api = Api()
+    a, b = started(api, "a", "b")
+    await until_shared(a, b)
+    await a.stop()
+    stopped = now()
+    await until_shared(b)
+    assert now() - stopped < TERMS.write + 2 * TERMS.retry + 0.5, "a write may be under way, no more"
+    assert not overlaps(api)
 
 
-def test_a_member_that_was_frozen_writes_nothing_when_it_wakes() -> None:
-    async def story() -> None:
-        api = Api()
-        a, b = started(api, "a", "b")
-        await until_shared(a, b)
-        own = a.owned()
-        a.freeze()
-        await until_shared(b)
-        a.thaw()
-        assert not a.owned(), "by the clock alone, before it has asked anybody"
-        await asyncio.sleep(20.0)
-        assert a.owned() == own
-        assert not overlaps(api)
-
-    run(story)
+async def test_a_member_that_was_frozen_writes_nothing_when_it_wakes() -> None:
+    api = Api()
+    a, b = started(api, "a", "b")
+    await until_shared(a, b)
+    own = a.owned()
+    a.freeze()
+    await until_shared(b)
+    a.thaw()
+    assert not a.owned(), "by the clock alone, before it has asked anybody"
+    await asyncio.sleep(20.0)
+    assert a.owned() == own
+    assert not overlaps(api)
 
 
-def test_a_member_whose_loop_hangs_loses_its_share_and_comes_back() -> None:
+async def test_a_member_whose_loop_hangs_loses_its_share_and_comes_back() -> None:
     """It lists the Leases as before, and its writes that hang may go on at any time."""
 
-    async def story() -> None:
-        api = Api()
-        a, b = started(api, "a", "b")
-        await until_shared(a, b)
-        own = a.owned()
-        a.membership.alive = lambda: False
-        hung = now()
-        await until_shared(b)
-        assert now() - hung <= LONGEST_GAP
-        assert not a.owned()
-        a.membership.alive = lambda: True
-        await asyncio.sleep(20.0)
+    api = Api()
+    a, b = started(api, "a", "b")
+    await until_shared(a, b)
+    own = a.owned()
+    a.membership.alive = lambda: False
+    hung = now()
+    await until_shared(b)
+    assert now() - hung <= LONGEST_GAP
+    assert not a.owned()
+    a.membership.alive = lambda: True
+    await asyncio.sleep(20.0)
+    assert a.owned() == own
+    assert not overlaps(api)
+
+
+async def test_an_api_server_that_was_away_moves_nothing() -> None:
+    api = Api()
+    members = started(api, "a", "b", "c")
+    await until_shared(*members)
+    own = [one.owned() for one in members]
+    for one in members:
+        one.lost = lambda: True
+    await asyncio.sleep(120.0)
+    assert not any(one.owned() for one in members)
+    for one in members:
+        one.lost = lambda: False
+    await asyncio.sleep(4.0)
+    assert [one.owned() for one in members] == own
+    assert all(one.membership.holds(group) for one in members for group in one.owned()), "nobody took it"
+
+
+async def test_an_heir_that_could_not_renew_for_a_while_gives_nothing_back_to_the_dead() -> None:
+    a, b = started(Api(), "a", "b")
+    await until_shared(a, b)
+    b.kill()
+    await until_shared(a)
+    a.lost = lambda: True
+    await asyncio.sleep(TERMS.duration)
+    assert not a.owned()
+    a.lost = lambda: False
+    await asyncio.sleep(4.0)
+    assert a.owned() == set(GROUPS)
+
+
+async def test_a_lease_that_a_person_deletes_costs_nothing() -> None:
+    api = Api()
+    a, b = started(api, "a", "b")
+    await until_shared(a, b)
+    own = a.owned()
+    (name,) = [name for name, raw in api.leases.items() if raw["spec"]["holderIdentity"] == "a"]
+    del api.leases[name]
+    for _ in range(600):
+        await asyncio.sleep(0.1)
         assert a.owned() == own
-        assert not overlaps(api)
-
-    run(story)
+    assert name in api.leases
 
 
-def test_an_api_server_that_was_away_moves_nothing() -> None:
-    async def story() -> None:
-        api = Api()
-        members = started(api, "a", "b", "c")
-        await until_shared(*members)
-        own = [one.owned() for one in members]
-        for one in members:
-            one.lost = lambda: True
-        await asyncio.sleep(120.0)
-        assert not any(one.owned() for one in members)
-        for one in members:
-            one.lost = lambda: False
-        await asyncio.sleep(4.0)
-        assert [one.owned() for one in members] == own
-        assert all(one.membership.holds(group) for one in members for group in one.owned()), "nobody took it"
-
-    run(story)
-
-
-def test_an_heir_that_could_not_renew_for_a_while_gives_nothing_back_to_the_dead() -> None:
-    async def story() -> None:
-        a, b = started(Api(), "a", "b")
-        await until_shared(a, b)
-        b.kill()
-        await until_shared(a)
-        a.lost = lambda: True
-        await asyncio.sleep(TERMS.duration)
-        assert not a.owned()
-        a.lost = lambda: False
-        await asyncio.sleep(4.0)
-        assert a.owned() == set(GROUPS)
-
-    run(story)
-
-
-def test_a_lease_that_a_person_deletes_costs_nothing() -> None:
-    async def story() -> None:
-        api = Api()
-        a, b = started(api, "a", "b")
-        await until_shared(a, b)
-        own = a.owned()
-        (name,) = [name for name, raw in api.leases.items() if raw["spec"]["holderIdentity"] == "a"]
-        del api.leases[name]
-        for _ in range(600):
-            await asyncio.sleep(0.1)
-            assert a.owned() == own
-        assert name in api.leases
-
-    run(story)
-
-
-def test_leases_of_members_that_are_gone_are_deleted() -> None:
-    async def story() -> None:
-        api = Api()
-        members = started(api, *"abcd")
-        await until_shared(*members)
-        members[1].kill()
-        await members[2].stop()
-        await asyncio.sleep(500.0)
-        assert len(api.leases) == 4
-        await asyncio.sleep(200.0)
-        assert len(api.leases) == 2
-        await until_shared(members[0], members[3], seconds=0.0)
-
-    run(story)
+async def test_leases_of_members_that_are_gone_are_deleted() -> None:
+    api = Api()
+    members = started(api, *"abcd")
+    await until_shared(*members)
+    members[1].kill()
+    await members[2].stop()
+    await asyncio.sleep(500.0)
+    assert len(api.leases) == 4
+    await asyncio.sleep(200.0)
+    assert len(api.leases) == 2
+    await until_shared(members[0], members[3], seconds=0.0)
 
 
 class Faults:
@@ -276,18 +249,15 @@ class Faults:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_never_two_members_write_for_one_group(seed: int) -> None:
-    async def story() -> None:
-        faults = Faults(seed)
-        for _ in range(3):
-            faults.join()
-        while now() < 400.0:
-            await asyncio.sleep(faults.chance.uniform(5.0, 40.0))
-            await faults.befall(faults.chance.choice(faults.members))
-        assert not overlaps(faults.api)
-        assert len({member for _, _, member, _ in faults.api.written}) > 2, "groups moved"
-
-    run(story)
+async def test_never_two_members_write_for_one_group(seed: int) -> None:
+    faults = Faults(seed)
+    for _ in range(3):
+        faults.join()
+    while now() < 400.0:
+        await asyncio.sleep(faults.chance.uniform(5.0, 40.0))
+        await faults.befall(faults.chance.choice(faults.members))
+    assert not overlaps(faults.api)
+    assert len({member for _, _, member, _ in faults.api.written}) > 2, "groups moved"
 
 
 @pytest.mark.parametrize("seed", range(6))

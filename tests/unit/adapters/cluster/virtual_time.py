@@ -7,6 +7,8 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+import pytest
+
 T = TypeVar("T")
 
 
@@ -55,3 +57,14 @@ async def until(holds: Callable[[], object]) -> None:
     """Waits until it is so."""
     while not holds():  # noqa: ASYNC110, nobody tells
         await asyncio.sleep(0.5)
+
+
+class _Policy(asyncio.DefaultEventLoopPolicy):
+    def new_event_loop(self) -> asyncio.AbstractEventLoop:
+        return VirtualLoop()
+
+
+@pytest.fixture
+def event_loop_policy() -> _Policy:
+    """A module that imports it has its async tests on virtual time."""
+    return _Policy()

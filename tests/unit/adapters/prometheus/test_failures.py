@@ -465,6 +465,23 @@ async def test_a_check_expects_the_answer_one(prometheus, backend):
         assert await backend.check() == Unknown(said)
 
 
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([], "the query returns 0 series, not 1; `or vector(0)` gives 0 where a series ends with its queue"),
+        (["1", "2"], "the query returns 2 series, not 1; sum() makes one of several"),
+        (["NaN"], "the query returns nan, not a number from 0 on"),
+        (["-1"], "the query returns -1, not a number from 0 on"),
+        (["+Inf"], "the query returns inf, not a number from 0 on"),
+    ],
+)
+async def test_a_backlog_that_is_no_number_is_unknown_and_says_why(prometheus, backend, values, said):
+    prometheus.rows = [{"metric": {"queue": value}, "value": [NOW, value]} for value in values]
+    assert await backend.number("queue") == Unknown(said)
+    prometheus.rows = [{"metric": {}, "value": [NOW, "12"]}]
+    assert await backend.number("queue") == 12.0
+
+
 async def test_a_check_reports_the_same_error_as_a_read(prometheus, backend, raw):
     prometheus.raw = raw(401, b"<html>Sign in</html>")
     assert await backend.check() == Unknown("Prometheus backend 'default' answered HTTP 401")

@@ -1,0 +1,143 @@
+"""The need of a pool whose work has deadlines: the fewest replicas that finish all of it in time.
+
+In: what waits and by when it is due, what it costs, and the fleet. Out: the replicas, and what they rest on. The rule
+is earliest deadline first: all work that is due by a deadline must fit into the seconds that the fleet serves until
+then. What is added serves a cold start later. Kept free are the measured spread of the cost, and one cold start of one
+replica, so that the loss of a replica loses no deadline.
+
+As many replica-seconds are spent whether few replicas work for long or many for a short time; only cold starts differ.
+So replicas are added for the least peak, and stay while there is work for them. A start that would work for less than
+`WORTH` cold starts waits for more work, as long as waiting asks for no further replica. What is not known is not done:
+while the backlog is unknown, what was known of it counts, and nothing is removed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from servingpool.decision.learn.kinds import OVERDUE
+from servingpool.decision.learn.ledger import Due, Ledger
+from servingpool.decision.learn.memory import UpdateResult
+from servingpool.decision.learn.miss_curve import BINS, Curve
+from servingpool.decision.observation import EPSILON, Observation, Reading, Unknown
+from servingpool.decision.observe.columns import Column
+from servingpool.decision.observe.counters import added
+from servingpool.decision.observe.window import Slice
+from servingpool.decision.plan import Course, Wanted
+from servingpool.decision.pool import Batch, Pool
+from servingpool.decision.words import clock, shown
+
+WORTH = 6.0
+"""Cold starts, 1 to 10: replicas that would work for less than this are ordered as late as their number allows."""
+SHORT = 2.0
+"""Cold starts, 1.5 to 4: for less work than this no replica stays, and in so long is done what is late."""
+SPREADS = 2.0
+"""Spreads of the cost, 1 to 3, that are kept free."""
+NOTHING_LATE = Curve(np.zeros(len(BINS)), floor=0.0, limit=math.inf, aftermath=0.0)
+"""Nothing that arrives now can be late yet."""
+
+
+class Standing(NamedTuple):
+    """The fleet, in replicas of the reference."""
+
+    waits: tuple[tuple[float, float], ...]
+    """Seconds until each part of it serves, with its capacity; 0 s of what is Ready."""
+    most: float
+    """Replicas that can be had."""
+    start: float
+    """Seconds until a replica that is ordered now serves."""
+
+    @property
+    def all(self) -> float:
+        """Replicas that serve or will."""
+        return math.fsum(weight for _, weight in self.waits)
+
+    def serves(self, seconds: float) -> float:
+        """Replica-seconds that it serves in so many seconds."""
+        return math.fsum(max(0.0, seconds - wait) * weight for wait, weight in self.waits)
+
+
+def needed(ledger: Ledger, running: float, flow: float, fleet: Standing, hold: float, now: float) -> Wanted:
+    """The fewest replicas that do all work in time. While its cost is not known, one replica shows it.
+
+    `running`: what is in batches, half done on average; `flow`: replicas kept busy by what comes. `hold`: seconds for
+    which the last replica stays without work.
+    """
+    if ledger.cost is None and ledger.dues:
+        return Wanted(max(fleet.all, 1.0), due=ledger.dues[0])
+    start, spare, waits_until = fleet.start, 1.0 + SPREADS * ledger.spread, math.inf
+    cost = ledger.cost or 0.0
+    work, amount, add, least = 0.5 * running * cost, 0.0, 0, 0.0
+    decides, at_risk, tightest, of_due, room = None, None, -math.inf, 0.0, fleet.most - fleet.all
+    for at, more in ledger.dues:
+        work, amount, left = work + more * cost, amount + more, at - now
+        missing = work * spare + start - fleet.serves(left)
+        if missing > tightest:
+            decides, tightest, of_due = Due(at, amount), missing, work
+        if left <= start:  # what is ordered now comes too late for it
+            least, lost = fleet.all, work > fleet.serves(left)
+            late = work - fleet.serves(SHORT * start)
+            add = max(add, math.ceil(late / ((SHORT - 1.0) * start) - EPSILON))
+        else:
+            least = max(least, fleet.all - max(0.0, -missing / left))
+            wanted, later = math.ceil(missing / (left - start) - EPSILON), left - 2.0 * start
+            then, lost = math.ceil(missing / later - EPSILON) if later > 0.0 else math.inf, wanted > room
+            if missing >= WORTH * start * wanted or then > min(wanted, room):
+                add = max(add, wanted)
+            elif wanted > 0:
+                waits_until = min(waits_until, now + later - missing / wanted)
+        if lost and at_risk is None:
+            at_risk = Due(at, amount)
+    lasts = max(math.floor(work / (SHORT * start) + flow), float(now - ledger.busy_at < hold))
+    replicas = fleet.all + add if add > 0 else min(fleet.all, max(math.ceil(least - EPSILON), lasts))
+    lag = fleet.all * start - fleet.serves(start) + add * start
+    finishes = now + (of_due + lag) / replicas if replicas > 0.0 and decides is not None else None
+    return Wanted(replicas, "", None, decides, finishes, at_risk, waits_until)
+
+
+def plan(
+    observation: Observation, pool: Pool, batch: Batch, update: UpdateResult, most: float, now: float
+) -> tuple[Wanted, Ledger]:
+    """The replicas for the backlog, and the ledger with it. `most`: replicas that can be had."""
+    memory, ledger, start = update.memory, update.memory.profile.ledger, update.memory.start(pool)
+    mean, last = memory.window.last(pool.params.mean_window), Slice(memory.window.rows[-1:])
+    requests, tokens = mean.first_tokens.total, mean.total(Column.PROMPTS) + mean.total(Column.GENERATED)
+    each = tokens / requests if batch.tokens and requests > 0.0 else 1.0
+    held = memory.last.waiting if observation.ready else memory.last.gateway
+    waiting = added(observation.backlog, held if isinstance(held, Unknown) else held * each)
+    running = (last.highest(Column.RUNNING) or 0.0) * each
+    served = (last.rate(Column.BEGUN) or 0.0) * last.seconds * each
+    if now != ledger.at:
+        cost = update.demand.work_per_request / each if update.demand is not None and served > 0.0 else None
+        ledger = ledger.update(waiting, running, served, batch, now).costing(cost, memory.interval)
+    flow, hung = 0.0 if update.demand is None else update.demand.level, len(memory.last.standing)
+    pods = [(max(0.0, start - one.age), one.weight) for one in observation.starting if one.age <= OVERDUE * start]
+    without_pod = max(0.0, observation.ordered - observation.serving - math.fsum(weight for _, weight in pods))
+    fleet = Standing(((0.0, observation.serving - hung), *pods, (start, without_pod)), most - hung, start)
+    found = needed(ledger, running, flow, fleet, pool.params.scale_down_window, now)
+    replicas = max(found.replicas, fleet.all) if isinstance(waiting, Unknown) else found.replicas
+    replicas += hung if replicas > 0.0 else 0.0
+    # Each replica less leaves the work of one undone.
+    fleets = np.arange(1.0, max(1.0, math.ceil(replicas)) + 1.0)
+    course = Course(fleets, fleets[-1] - fleets, float(math.ceil(replicas)), 0.0, NOTHING_LATE)
+    found = found._replace(replicas=replicas, course=course)
+    return found._replace(why=_said(found, ledger, waiting, running, batch)), ledger
+
+
+def _said(found: Wanted, ledger: Ledger, waiting: Reading, running: float, batch: Batch) -> str:
+    """The sentence on the replicas."""
+    unit, said, due = "tokens" if batch.tokens else "requests", "", found.due
+    if isinstance(waiting, Unknown):
+        said = f"the backlog is unknown ({waiting.reason}), so nothing is removed; "
+    if due is None:
+        return f"{said}0 {unit} are known to wait and {running:,.0f} run"
+    said += f"{due.amount:,.0f} {unit} due by {clock(due.at)}"
+    if ledger.cost is None:
+        return f"{said}: what they cost is not known yet, so 1 replica shows it"
+    if found.finishes_at is None:
+        return f"{said} wait for more work until {clock(min(found.waits_until, due.at))}, which saves a cold start"
+    fleet = "1 replica" if found.replicas == 1.0 else f"{shown(found.replicas)} replicas"
+    return f"{said} finish at {clock(found.finishes_at)} with {fleet} at {found.replicas / ledger.cost:,.2f} {unit}/s"

@@ -1,0 +1,63 @@
+"""The fewest replicas that do all work by its deadlines; the mixes of a day are in benchmarks/batch.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from servingpool.decision.learn.ledger import Due, Ledger
+from servingpool.decision.need.throughput import Standing, needed
+from servingpool.decision.observation import Unknown
+from servingpool.decision.plan import Wanted
+from servingpool.decision.pool import Batch
+
+HOUR, START = 3600.0, 120.0
+
+
+def asked(*dues: tuple[float, float], ready: float = 0.0, most: float = 20.0, spread: float = 0.0) -> Wanted:
+    """For work of so many replica-hours by so many hours from now."""
+    ledger = Ledger(0.0, tuple(Due(at * HOUR, work * HOUR) for at, work in dues), 0.0, 0.0, 1.0, spread)
+    return needed(ledger, 0.0, 0.0, Standing(((0.0, ready),), most, START), 0.0, 0.0)
+
+
+def test_the_earliest_deadline_comes_first_and_all_work_up_to_a_deadline_counts_for_it() -> None:
+    assert asked((4.0, 3.5)).replicas == 1.0
+    assert asked((4.0, 3.5), (5.0, 3.5)).replicas == 2.0
+    assert asked((1.0, 1.5), (8.0, 1.0)).replicas == 2.0
+
+
+def test_a_cold_start_of_one_replica_and_the_spread_are_kept_free() -> None:
+    fits = 1.0 - 2.0 * START / HOUR
+    assert asked((1.0, fits)).replicas == 1.0
+    assert asked((1.0, fits + 0.01)).replicas == 2.0
+    assert asked((1.0, fits), spread=0.05).replicas == 2.0
+
+
+def test_a_little_work_is_started_as_late_as_one_replica_allows() -> None:
+    waits = asked((4.0, 0.1))
+    assert (waits.replicas, waits.waits_until) == (0.0, pytest.approx(4.0 * HOUR - 0.1 * HOUR - 3.0 * START))
+    assert asked((0.1 + 2.9 * START / HOUR, 0.1)).replicas == 1.0
+
+
+def test_a_deadline_is_at_risk_once_what_is_kept_free_for_it_cannot_be_had() -> None:
+    assert asked((1.0, 1.9), most=2.0).at_risk is None
+    assert asked((1.0, 1.95), most=2.0).at_risk == Due(HOUR, 1.95 * HOUR)
+    assert asked((0.01, 0.02), ready=1.0).at_risk == Due(0.01 * HOUR, 0.02 * HOUR), "too late for another one"
+
+
+def test_replicas_stay_while_there_is_work_for_them_and_no_longer() -> None:
+    assert asked((8.0, 4.0), ready=3.0).replicas == 3.0
+    assert asked((8.0, 0.08), ready=3.0).replicas == 1.0
+    assert asked((0.03, 0.08), ready=3.0).replicas == 3.0, "nothing goes so near to a deadline"
+
+
+def test_what_came_while_the_source_was_silent_is_due_as_if_it_came_at_once_and_a_shorter_time_counts_for_all() -> None:
+    assert Batch(within=HOUR, ends=(600.0, 7200.0)).due(300.0) == 600.0, "the earlier of two deadlines"
+    ledger = Ledger().update(100.0, 0.0, 0.0, Batch(within=HOUR), 0.0)
+    ledger = ledger.update(Unknown("silent"), 0.0, 30.0, Batch(within=HOUR), 600.0)
+    assert ledger.dues == (Due(HOUR, 70.0),)
+    ledger = ledger.update(90.0, 0.0, 0.0, Batch(within=HOUR), 900.0)
+    assert ledger.dues == (Due(HOUR, 90.0),)
+    ledger = ledger.update(95.0, 0.0, 0.0, Batch(within=600.0), 1200.0)
+    assert ledger.dues == (Due(1500.0, 95.0),)
+    assert ledger.update(95.0, 0.0, 95.0, Batch(within=600.0), 1230.0).dues == (Due(1800.0, 95.0),)
+    assert ledger.update(95.0, 0.0, 95.0, Batch(within=600.0), 9000.0).dues == (Due(9300.0, 95.0),), "a long silence"

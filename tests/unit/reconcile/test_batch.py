@@ -1,0 +1,137 @@
+"""Work with deadlines through the real loop: a broker's queue, a worker that feeds the engines, and a night."""
+
+from __future__ import annotations
+
+from servingpool.decision.observation import Unknown
+
+from ..gpubudget.test_budgets import budget  # noqa: TID252, tests are no package of an installed name
+from .fake_cluster import FakeCluster
+from .kept import kept
+
+EACH = 11.0
+"""Requests/s that a replica serves: a request takes 0.086 s of it."""
+BATCH = {"finishWithin": "2h", "backlog": {"query": "sum(queue)"}}
+
+
+class Night(FakeCluster):
+    """A worker takes from a broker what the engines serve at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = 0.0
+        self.why: Unknown | None = None
+        """Why the source is silent."""
+        self.serve(replicas=1, rate=0.0)
+        self.pool(slo=None, batch=BATCH, targets=[{"name": "vllm", "min": 0, "max": 8}])
+
+    def serve_on(self) -> None:
+        service = self.services["vllm"]
+        service.rate = min(self.left / 15.0, EACH * len(service.engines))
+        self.left -= service.rate * 15.0
+        super().serve_on()
+        for engine in service.engines:
+            engine.running = 40.0 if service.rate else 0.0
+        self.prometheus.backlog = self.left if self.why is None else self.why
+
+    @property
+    def replicas(self) -> int:
+        return self.services["vllm"].replicas
+
+    def lose(self) -> None:
+        """A replica crashes, and its pod is made anew."""
+        service = self.services["vllm"]
+        gone = service.engines.pop(0)
+        service.orders.append(self.now)
+        self.cache.see_pod({"metadata": {"namespace": "chat", "name": gone.name, "uid": gone.name}}, gone=True)
+        self.show("vllm")
+
+
+def asleep() -> Night:
+    """No work, no replica."""
+
+    def begun() -> Night:
+        world = Night()
+        world.step(minutes=4)
+        assert world.replicas == 0
+        return world
+
+    return kept("a night", begun)
+
+
+def test_a_night_from_zero_to_zero_with_a_replica_lost_and_the_source_silent_for_five_minutes() -> None:
+    world = asleep()
+    assert world.condition("SLOMet") == ("True", "DeadlinesHold")
+    assert world.decision().reason == "hold 0: 0 requests are known to wait and 0 run"
+    world.left, came = 100_000.0, world.now
+    world.step()
+    assert world.decision().reason.endswith("what they cost is not known yet, so 1 replica shows it")
+    world.step(minutes=10)
+    assert world.replicas == 2, "one alone does not finish in time, with what is kept free"
+    told = world.status()["batch"]
+    assert told["unit"] == "requests"
+    assert told["due"] == told["backlog"] > 90_000.0
+    assert (
+        "requests due by 2023-11-15 00:17 UTC finish at 2023-11-14 23:32 UTC with 2 replicas at 23.16 requests/s"
+        in world.decision().reason
+    )
+    world.lose()
+    world.step(minutes=4)
+    world.why = Unknown("the query returns 0 series, not 1")
+    world.step(minutes=5)
+    assert world.replicas == 2
+    assert world.condition("SLOMet") == ("Unknown", "BacklogUnknown")
+    assert "the backlog is unknown (the query returns 0 series, not 1), so nothing" in world.message("SLOMet")
+    world.why = None
+    while world.left > 0.0:
+        world.step()
+        assert world.condition("SLOMet") == ("True", "DeadlinesHold")
+    assert world.now - came < 7200.0
+    world.step(minutes=4)
+    assert world.replicas == 0
+    assert [after for _, _, after in world.writes.scales] == [0, 1, 2, 1, 0]
+
+
+def test_a_little_work_waits_for_more_and_a_restart_forgets_no_deadline() -> None:
+    world = asleep()
+    world.left = 2_000.0
+    world.step(minutes=8)  # shows what a request costs
+    assert world.replicas == 0
+    world.left, came = 3_000.0, world.now
+    world.step(minutes=30)
+    assert world.replicas == 0
+    assert (
+        " requests due by 2023-11-15 00:25 UTC wait for more work until 2023-11-15 00:13 UTC" in world.decision().reason
+    )
+    world.restart()
+    while world.left > 0.0:
+        world.step()
+    assert 3600.0 < world.now - came < 7200.0, "as late as one replica allows, and in time"
+
+
+def short_of_replicas() -> Night:
+    """More work is due than the replicas that it may have can do."""
+    world = Night()
+    world.pool(slo=None, batch={**BATCH, "finishWithin": "20m"}, targets=[{"name": "vllm", "min": 1, "max": 1}])
+    world.left = 20_000.0
+    world.step(minutes=5)
+    return world
+
+
+def test_a_deadline_at_risk_is_told_before_it_is_missed_and_then_by_how_much() -> None:
+    world = short_of_replicas()
+    assert world.condition("SLOMet") == ("False", "DeadlineAtRisk")
+    risk = "requests due by 2023-11-14 22:33 UTC are at risk: they need more replicas than can be had. "
+    assert risk in world.message("SLOMet")
+    assert world.condition("ScalingLimited") == ("True", "TooManyReplicas")
+    world.step(minutes=17)
+    assert world.condition("SLOMet") == ("False", "DeadlineMissed")
+    assert "requests were due by 2023-11-14 22:33 UTC, " in world.message("SLOMet")
+
+
+def test_under_a_budget_it_grows_to_the_gpus_that_are_left_and_tells_the_deadline_that_this_risks() -> None:
+    world = asleep()
+    budget(world, 8)
+    world.left = 250_000.0
+    world.step(minutes=12)
+    assert world.replicas == 2, "of four GPUs each"
+    assert [limit["name"] for limit in world.status()["lastDecision"]["limits"]] == ["GPUBudget"]
