@@ -110,7 +110,7 @@ class LimitName(Entry):
     )
     QUEUE_GROWS = (
         "QueueGrows",
-        "at least {replicas}, a guess: {waiting:.0f} requests wait, more than run, and ever more for {grows:.0f} s",
+        "at least {replicas}, a guess: {waiting:.0f} requests wait, some for over {waited:.0f} s, and the queue grows",
         "Raised while the need is unknown: the queue grows, so capacity is missing. The size is a guess.",
         "Correct what makes the need unknown. Until then nothing is removed.",
     )

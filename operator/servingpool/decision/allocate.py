@@ -322,7 +322,7 @@ def counted(memory: Memory, observation: Observation, pool: Pool, now: float) ->
     or its speed is unknown and none of its replicas could tell.
     """
     profile = memory.profile
-    shortages = shortages_seen(memory.shortages, observation, memory.start(pool), now)
+    shortages = shortages_seen(memory.shortages, observation, now)
     # A memory has so many fields that a copy of it takes a hundredth of a decision.
     memory = memory if shortages == memory.shortages else replace(memory, shortages=shortages)
     serves = any(replica.target == profile.reference for replica in observation.ready)

@@ -11,10 +11,10 @@ from servingpool.decision.allocate import Fleet
 from servingpool.decision.decision import Limited
 from servingpool.decision.learn.kinds import UNSCHEDULABLE_AFTER
 from servingpool.decision.learn.memory import Memory
-from servingpool.decision.need.anchor import STEP
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.lateness import Lateness
+from servingpool.decision.observe.queueing import growth
 from servingpool.decision.params import MINUTE
 from servingpool.decision.plan import Plan, Wanted
 from servingpool.decision.pool import Bound, Bounds, Pool
@@ -52,7 +52,7 @@ def limit(
         answer = Limited(0 if idle else max(requested, kept))
         if pool.idle_after is not None and observation.requested == 1 and not fleet.stuck:
             answer = _last_replica(Limited(0), observation, pool, memory, now)  # for its sentence
-        answer = _while_the_queue_grows(answer, observation, pool, memory, fleet)
+        answer = _while_the_queue_grows(answer, observation, pool, memory, fleet, now)
         answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait, now, fleet)
         return _bounded(answer, bounds, fleet)
     answer = Limited(pool.whole(plan.need))
@@ -75,15 +75,21 @@ def limit(
 
 
 def _while_the_queue_grows(
-    answer: Limited, observation: Observation, pool: Pool, memory: Memory, fleet: Fleet
+    answer: Limited, observation: Observation, pool: Pool, memory: Memory, fleet: Fleet, now: float
 ) -> Limited:
-    """More replicas where the need is unknown and the queue keeps growing: a step on those that serve."""
-    queues = memory.growth
-    if queues is None or not queues.lasts(pool.slo.queue_bound):
+    """More replicas where the need is unknown and the queue keeps growing: in proportion, for one cold start."""
+    grows = growth(memory.looks, pool.slo.queue_bound, memory.horizon(pool), now - memory.lag)
+    if grows is None:
         return answer
-    least, grows = pool.whole(STEP * observation.serving), queues.at - queues.since
-    answer = answer.at_least(least, LimitName.QUEUE_GROWS, replicas=shown(least), waiting=queues.waiting, grows=grows)
+    ready = observation.serving
+    most = pool.whole(min(ready * grows.ratio, _within_one_cold_start(ready)))
+    waiting, waited = grows.waiting, grows.waited
+    answer = answer.at_least(most, LimitName.QUEUE_GROWS, replicas=shown(most), waiting=waiting, waited=waited)
     return _while_no_node(answer, observation, pool, memory, fleet)
+
+
+def _within_one_cold_start(ready: float) -> float:
+    return 2 * ready + 4
 
 
 def _last_replica(answer: Limited, observation: Observation, pool: Pool, memory: Memory, now: float) -> Limited:
@@ -188,7 +194,7 @@ def _in_proportion(answer: Limited, observation: Observation, pool: Pool, memory
         load = pool.params.knee_share * plan.curve.limit
         most = max(requested, pool.whole(plan.proportionate(load)))
         answer = answer.at_most(most, LimitName.PROPORTION, most=shown(most), load=load)
-    most = max(requested, 2 * ready + 4)
+    most = max(requested, _within_one_cold_start(ready))
     answer = answer.at_most(most, LimitName.ONE_COLD_START, most=shown(most), ready=shown(ready))
     if not memory.profile.engine.fit.known:
         initial = memory.profile.forecast.initial_replicas or requested

@@ -12,9 +12,9 @@ import pytest
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.allocate import Fleet, fewest, lowest, not_ready
 from servingpool.decision.decision import Limited, Part
-from servingpool.decision.learn.kinds import Shortage, shortages_seen
+from servingpool.decision.learn.kinds import Shortage
 from servingpool.decision.learn.memory import Memory
-from servingpool.decision.observation import Observation, Ordered, Replica
+from servingpool.decision.observation import Observation, Replica
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.pool import ONLY, Window
 
@@ -145,15 +145,13 @@ def test_replicas_that_start_one_after_another_are_ordered_so_much_before_a_wind
     assert replace(POOL, windows=(replace(window, ahead=1.0),)).bounds(START, 120.0).least.replicas == 1
 
 
-def test_those_that_have_no_pod_because_another_starts_are_missed_once_that_one_is_overdue() -> None:
-    shortages: tuple[Shortage, ...] = ()
-    for at in range(30):
-        starts, now = 15.0 * at, START + 15.0 * at
-        observation = Observation(
-            requested=5,
-            ready=(Replica("s-0", age=4000.0, ready_for=3900.0),),
-            starting=(Replica("s-1", age=starts),),
-            targets=(Ordered(ONLY, 5, in_turn=True),),
-        )
-        shortages = shortages_seen(shortages, observation, START_TAKES, now)
-        assert shortages[0].refused(now, DEFAULT) == (starts > 2 * START_TAKES + DEFAULT.uncreated_after + 15.0)
+def test_those_that_have_no_pod_because_another_starts_are_missed_once_that_one_never_comes() -> None:
+    shortage, refused = Shortage("sts"), []
+    for at in range(0, 2400, 15):  # a replica of two days loads again, and then one more becomes Ready
+        shortage = shortage.seen(5, 1 + (at >= 600), 1, START + at, in_turn=True)
+        refused.append(shortage.refused(START + at, DEFAULT))
+    assert not any(refused)
+    for at in range(2400, 2550, 15):
+        shortage = shortage.seen(5, 2, 1, START + at, in_turn=True)
+    assert shortage.refused(START + 2550.0, DEFAULT)
+    assert shortage.seen(5, 2, 0, START + 2550.0).uncreated_since is not None

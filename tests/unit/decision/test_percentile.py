@@ -50,3 +50,5 @@ def test_buckets_that_change_empty_it_for_a_look_and_the_most_frequent_ones_coun
     assert (changed.bounds, isinstance(changed.at(0.5), Unknown)) == ((1.6, 2.4, math.inf), True)
     then = {"a": page(300.0, 1.0, 2.5), "b": page(200.0, 1.6, 2.4), "c": page(200.0, 1.6, 2.4)}
     assert seen(changed, then).counts[-1] == 200.0
+    bare = seen(Tail(), {"a": page(0.0)}, {"a": page(9.0)})
+    assert bare.at(0.5) == Unknown("the engine exports no buckets of it")

@@ -1,8 +1,9 @@
-"""Where the need is unknown, a queue that grows orders all the same, a step, and says that it is a guess."""
+"""Where the need is unknown, a queue that grows orders all the same, in proportion, and says that it is a guess."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -53,9 +54,9 @@ def test_a_queue_that_grows_orders_replicas_whatever_series_are_missing(patch: d
     assert all(isinstance(one.decision.need, Unknown) for one in outcomes)
     first = next(one.decision for one in outcomes if guessed(one))
     assert "a guess: " in first.reason
-    assert " requests wait, more than run, and ever more for " in first.reason
+    assert " requests wait, some for over " in first.reason
     assert first.replicas > 1
-    # A replica serves 11 of the 30: three do.
+    # A replica serves 11 of the 30: three do, and no more than the bounds of one cold start were ever ordered.
     assert 3 <= world.requested <= POOL.max_replicas
     assert world.engines[0].waiting < 30_000.0
     assert not guessed(outcomes[-1]), "the queue grows no more"
@@ -86,7 +87,15 @@ def test_the_queue_at_the_gateway_is_enough_where_the_engines_cannot_be_read() -
         world.gateway = gateway
         outcomes.append(world.tick(10.0))
     assert any(map(guessed, outcomes))
-    assert world.requested == 3, "half as many again as serve"
+    # As many more come as are served, and what waits.
+    assert 4 <= world.requested <= 8
+
+
+def test_it_stays_within_max_and_the_largest_change() -> None:
+    world = Unlearned(replicas=1, patch=WITHOUT_STEPS, pool=replace(POOL, max_replicas=4, max_change=1))
+    steps = [(one.decision.replicas, world.requested) for one in world.run(60.0, 20)]
+    assert max(replicas for replicas, _ in steps) == 4
+    assert all(after - before <= 1 for (_, before), (after, _) in pairwise(steps))
 
 
 def test_without_a_node_nothing_more_is_ordered() -> None:

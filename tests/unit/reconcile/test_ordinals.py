@@ -139,7 +139,7 @@ def test_a_quota_that_refuses_a_stateful_sets_pods_is_told_in_its_own_words() ->
     words = 'create Pod vllm-{0} in StatefulSet vllm failed error: pods "vllm-{0}" is forbidden: exceeded quota: q, {1}'
     cluster.events = tuple(
         {"metadata": {}, "message": words.format(pod, which), "lastTimestamp": at}
-        for pod, which, at in ((2, "pods=1", "2026-01-02"), (2, "pods=9", "2026-01-01"), (1, "pods=9", "2026-01-03"))
+        for pod, which, at in ((2, "pods=1", "2050-01-02"), (2, "pods=9", "2000-01-01"), (1, "pods=9", "2050-01-03"))
     )
     cluster.step(minutes=25)
     assert cluster.condition("Ready")[1] == "SucceededGetScale"
@@ -157,11 +157,10 @@ def test_so_is_a_quota_that_lets_no_pod_come_back() -> None:
     cluster.lost = ("vllm-0",)
     cluster.cache.see_pod(cluster.raws.pop("vllm-0"), gone=True)
     said = "create Pod vllm-{0} in StatefulSet vllm failed error: no more of vllm-{0}"
-    cluster.events = tuple({"metadata": {}, "message": said.format(pod), "lastTimestamp": pod} for pod in (0, 1))
+    cluster.events = tuple({"message": said.format(pod), "lastTimestamp": f"2{pod}50-01-01"} for pod in (0, 1))
     cluster.step(minutes=1)
-    assert cluster.message("Ready").startswith(
-        "1 of 4 replicas have no pod, because the API server refuses it: no more of vllm-0."
-    )
+    told = "1 of 4 replicas have no pod, because the API server refuses it: no more of vllm-0."
+    assert cluster.message("Ready").startswith(told)
 
 
 @pytest.mark.parametrize(

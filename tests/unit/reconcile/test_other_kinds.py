@@ -168,7 +168,7 @@ def test_a_group_of_which_one_pod_is_not_scraped_is_unknown_not_half() -> None:
         return found
 
     cluster.samples = partly  # type: ignore[method-assign]
-    cluster.step()
+    cluster.step(minutes=1)
     assert cluster.condition("MetricsAvailable") == ("True", "PartialMetrics")
 
 

@@ -24,7 +24,7 @@ from servingpool.adapters.cluster.drain import read_drain
 from servingpool.adapters.cluster.errors import ClusterError, Forbidden, NotFound, said
 from servingpool.adapters.cluster.fair_order import in_turns
 from servingpool.adapters.cluster.kinds import Sort, base_of, path_of, plural_of
-from servingpool.adapters.cluster.objects import Kind, Raw, TargetKey, Workload
+from servingpool.adapters.cluster.objects import Kind, Raw, TargetKey, Workload, unix
 from servingpool.adapters.cluster.selector import parse
 
 log = logging.getLogger(__name__)
@@ -302,7 +302,6 @@ class TargetReader:
     async def _read(self, key: TargetKey, version: str) -> None:
         try:
             found = await read_target(self._api, self._discovery, key, version, self._held.get(key))
-            told = await self._with_refusal(found[1])
         except Unscalable as fault:
             self._fail(key, version, fault.fault, fault.detail)
         except ClusterError as error:
@@ -314,21 +313,26 @@ class TargetReader:
         else:
             self._held[key], self._read_at[key] = found, self._clock()
             self._failures.pop(key, None)
-            self.cache.see_target(key, told)
+            self.cache.see_target(key, found[1])
+            self.cache.see_target(key, await self._with_refusal(found[1]))
 
     async def _with_refusal(self, found: Workload) -> Workload:
-        """The target, and why pods of it cannot be made, as the last event says: the status of such kinds does not."""
+        """The target, and why pods of it cannot be made, as the last event says: the status of such kinds does not.
+
+        What was said before the newest pod was made is over.
+        """
         key = found.key
         if key.sort not in kinds.ORDINAL or found.standing >= found.replicas:
             return found
-        pods = {pod.name for replica in self.cache.replicas(found) for pod in replica}
+        pods = {pod.name: pod.created_at for replica in self.cache.replicas(found) for pod in replica}
         about = f"reason=FailedCreate,involvedObject.kind=StatefulSet,involvedObject.name={key.name}"
-        with contextlib.suppress(ClusterError):
-            events = (await self._api.get(path_of("v1", "events", key.namespace), fieldSelector=about))["items"]
+        with contextlib.suppress(ClusterError, ValueError, LookupError):
+            path = path_of("v1", "events", key.namespace)
+            events = (await self._api.get(path, fieldSelector=about, limit="50"))["items"]
             # Such as: create Pod vllm-2 in StatefulSet vllm failed error: pods "vllm-2" is forbidden.
-            texts = [(str(one.get("lastTimestamp")), str(one.get("message"))) for one in events]
+            texts = [(unix(at), str(one.get("message"))) for one in events if (at := one.get("lastTimestamp"))]
             unmade = (one for one in texts if one[1].partition(" Pod ")[2].partition(" ")[0] not in pods)
-            _, last = max(unmade, default=("", ""))
+            _, last = max([(max(pods.values(), default=0.0), ""), *unmade])
             return replace(found, refusal=said(last.partition(" failed error: ")[2]))
         return found
 

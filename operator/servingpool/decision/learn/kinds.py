@@ -59,15 +59,23 @@ class Shortage:
     """Most Ready replicas while no fewer were requested than today."""
     uncreated_since: float | None = None
     """Unix time in seconds since when fewer pods exist than requested; None where none is missing."""
+    ready: int = 0
+    """Ready replicas at the last observation."""
+    loads_since: float | None = None
+    """Unix time in seconds since when replicas start and as many are Ready; None where none starts."""
 
-    def seen(self, ordered: int, ready: int, starting: int, now: float, *, loads: bool = False) -> Shortage:
+    def seen(self, ordered: int, ready: int, starting: int, now: float, *, in_turn: bool = False) -> Shortage:
         """The shortage after another observation of requested, ready and starting replicas.
 
-        `loads`: they start one after another, and while one loads the others have no pod.
+        `in_turn`: they start one after another, so that while one loads the others have no pod. One that never becomes
+        Ready keeps them away for ever: 8 stayed ordered with 3 pods, and none needed.
         """
-        missing = ordered > ready + starting and not loads
+        loads_since = self.loads_since if ready == self.ready and self.loads_since is not None else now
+        loads = starting > 0 and now - loads_since <= LONGEST_COLD_START
+        missing = ordered > ready + starting and not (in_turn and loads)
         since = min(now, now if self.uncreated_since is None else self.uncreated_since) if missing else None
-        return Shortage(self.target, min(ordered, max(self.reached, ready)), since)
+        reached = min(ordered, max(self.reached, ready))
+        return Shortage(self.target, reached, since, ready, loads_since if starting else None)
 
     def refused(self, now: float, params: Params) -> bool:
         """Whether requested pods have been missing for so long that a quota or the like refuses them."""
@@ -90,10 +98,8 @@ class Shortage:
         return None
 
 
-def shortages_seen(
-    shortages: tuple[Shortage, ...], observation: Observation, start: float, now: float
-) -> tuple[Shortage, ...]:
-    """The shortage of each target after another observation. `start`: seconds of a cold start."""
+def shortages_seen(shortages: tuple[Shortage, ...], observation: Observation, now: float) -> tuple[Shortage, ...]:
+    """The shortage of each target after another observation."""
     known = {one.target: one for one in shortages}
     return tuple(
         known.get(order.target, Shortage(order.target)).seen(
@@ -101,9 +107,7 @@ def shortages_seen(
             sum(replica.target == order.target for replica in observation.ready),
             sum(replica.target == order.target for replica in observation.starting),
             now,
-            # One that never becomes Ready keeps the next ones away for ever: 8 stayed ordered with 3, and none needed.
-            loads=order.in_turn
-            and any(one.target == order.target and one.age <= OVERDUE * start for one in observation.starting),
+            in_turn=order.in_turn,
         )
         for order in observation.orders
     )

@@ -17,7 +17,7 @@ from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.counters import NOTHING_COUNTED, CounterDelta
 from servingpool.decision.observe.gauges import GatewayGauge
 from servingpool.decision.observe.latency import Tail
-from servingpool.decision.observe.queueing import Growth
+from servingpool.decision.observe.queueing import Look
 from servingpool.decision.observe.window import Demand, SampleWindow
 from servingpool.decision.params import DAY, DEFAULT, HOUR, REMEMBERED
 from servingpool.decision.pool import Pool
@@ -110,8 +110,8 @@ class Memory:
     window: SampleWindow = field(default_factory=SampleWindow)
     last: CounterDelta = NOTHING_COUNTED
     """The increases up to the last observation, and what it showed."""
-    growth: Growth | None = None
-    """The queues, while the need is not known."""
+    looks: tuple[Look, ...] = ()
+    """Looks at the queues, while the need is not known."""
     gateway_gauge: GatewayGauge | None = None
     """The gateway's queue gauge, believed or not; None where there is no gateway."""
     ttft_inferred: bool = False
@@ -173,8 +173,8 @@ class Memory:
         where one of them never becomes Ready, so that no further one comes.
         """
         cold = self.profile.cold_start.expected(pool.params.cold_start)
-        refused = self.at is not None and any(one.refused(self.at, pool.params) for one in self.shortages)
-        return min((1 if refused else pool.starts) * cold, max(cold, HOUR)) + self.interval
+        came = [one for one in self.shortages if self.at is None or not one.refused(self.at, pool.params)]
+        return min((1 if self.shortages and not came else pool.starts) * cold, max(cold, HOUR)) + self.interval
 
     def start(self, pool: Pool) -> float:
         """Seconds from an order to the capacity of the first replica."""

@@ -32,7 +32,7 @@ from servingpool.decision.observe.counters import CounterDelta, diff_counters
 from servingpool.decision.observe.gauges import with_believed_queue
 from servingpool.decision.observe.latency import Misses, Tail
 from servingpool.decision.observe.lateness import Lateness
-from servingpool.decision.observe.queueing import grown
+from servingpool.decision.observe.queueing import looked
 from servingpool.decision.observe.window import NOTHING, Demand, Slice, rate_window, usual
 from servingpool.decision.params import LONGEST_GAP, MINUTE, REMEMBERED
 from servingpool.decision.pool import Pool
@@ -88,9 +88,10 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     memory = _with_curve_of_the_full_batch(memory, pool, before.profile.engine.saturation.batch)
     step, demand = _known(memory, pool)
     unknown = step is None or demand is None or delta.coverage == 0.0
-    if unknown or memory.growth is not None:
+    if unknown or memory.looks:
         standing = {one.replica for one in memory.last.standing}
-        memory = replace(memory, growth=grown(memory.growth, observation, standing) if unknown else None)
+        looks = looked(memory.looks, observation, standing, pool.slo.queue_bound) if unknown else ()
+        memory = replace(memory, looks=looks)
     if step is not None and demand is not None and delta.covered > 0.0:
         memory = _learn_from_demand(tick, memory, step, demand, before=before)
     return UpdateResult.of(memory, step, demand, pool)

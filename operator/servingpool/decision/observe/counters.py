@@ -65,7 +65,7 @@ from servingpool.decision.observe.samples import (
     table_of,
     with_empty_series,
 )
-from servingpool.decision.params import HOUR, LONGEST_GAP
+from servingpool.decision.params import LONGEST_GAP
 from servingpool.decision.pool import Pool, Slo
 
 RATE_SCRAPES = 2.0
@@ -290,7 +290,7 @@ def _compared(
     # If one of eight ranks answers a scrape, the counts of the other seven seem new at the next: 24 replicas, not 4.
     sources = np.array([(new.sources, old.sources) for new, old in zip(table.now, before, strict=True)]).reshape(-1, 2)
     ages = [ready[one.replica].age for one in table.metrics]
-    partial = (sources[:, 0] < sources[:, 1]) & (seconds <= np.fmin(ages, HOUR))
+    partial = (sources[:, 0] < sources[:, 1]) & (seconds <= ages)
     out = partial | (recent & (table.fell | lost.any(axis=1)))
     samples: dict[str, Sample] = {}
     for place in np.flatnonzero(out).tolist():

@@ -112,7 +112,7 @@ LEAST_REQUESTS = 5.0
 class Tail:
     """A histogram of about the last five minutes, with each replica's last counts to take the next difference with.
 
-    While an upgrade replaces the buckets, it is that of the replicas whose buckets are the most frequent.
+    It is that of the replicas whose buckets are the most frequent: others are left out.
     """
 
     bounds: tuple[float, ...] = ()
@@ -126,17 +126,16 @@ class Tail:
 
         `memory`: seconds after which an observation counts 1/e.
         """
-        layouts = Counter(one.bounds for one in histograms.values())
+        layouts, keep = Counter((*one.bounds, math.inf) for one in histograms.values()), math.exp(-elapsed / memory)
         if not layouts:
-            return Tail(self.bounds, tuple(math.exp(-elapsed / memory) * count for count in self.counts))
-        layout = max(layouts, key=layouts.__getitem__)
-        known = self if self.bounds[:-1] == layout else Tail((*layout, math.inf), (0.0,) * (len(layout) + 1))
-        now = {name: (*one.counts, one.count) for name, one in histograms.items() if one.bounds == layout}
+            return Tail(self.bounds, tuple(keep * count for count in self.counts))
+        bounds = max(layouts, key=lambda one: (layouts[one], one == self.bounds))
+        known = self if self.bounds == bounds else Tail(bounds, (0.0,) * len(bounds))
+        now = {name: (*one.counts, one.count) for name, one in histograms.items() if one.bounds == bounds[:-1]}
         before = [known.previous.get(name, counts) for name, counts in now.items()]
         rose, damaged = risen(np.array(before), np.array(list(now.values())))
-        counts = math.exp(-elapsed / memory) * np.array(known.counts) + rose.sum(axis=0)
-        read = zip(now.items(), damaged, strict=True)
-        return Tail(known.bounds, tuple(counts.tolist()), {name: one for (name, one), lost in read if not lost})
+        counts, read = keep * np.array(known.counts) + rose.sum(axis=0), zip(now.items(), damaged, strict=True)
+        return Tail(bounds, tuple(counts.tolist()), {name: one for (name, one), lost in read if not lost})
 
     def at(self, share: float) -> Reading:
         """Seconds that `share` of the requests stay within, interpolated inside the bucket as late requests are.

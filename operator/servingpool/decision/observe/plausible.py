@@ -158,7 +158,7 @@ def _bounds(
         yield from ((one, most * max(1.0, each[one])) for one in BESIDE)
     yield Column.ITL_SUM, OFTEN * seconds * max(LARGEST_BATCH, now.held, before.held)  # a token at a time for each
     yield Column.PROMPTS, LONGEST_PROMPT * (began + 1.0)
-    if (step := known.step()) is not None:
+    if (step := known.step()) is not None and step.base > 0.0:
         yield Column.ITL_COUNT, OFTEN * (increase[Column.ITL_SUM] + seconds) / step.base
 
 

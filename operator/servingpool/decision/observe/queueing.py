@@ -4,19 +4,25 @@ First in, first out: the request that leaves now joined when (left + queued) was
 law for each moment instead of for a mean, so it holds while a queue grows and while it drains. It needs no histogram,
 so it is right for engines whose TTFT begins at admission.
 
-What a request costs may be unknown: nothing was decoded yet, a series is missing, samples lack a figure. If more
-requests wait than run, and more at each look, the fleet is too small all the same. Only the length of the queues is
-asked for. The size that follows is a guess: half as many again as serve.
+What a request costs may be unknown: nothing was decoded yet, a series is missing, samples lack a figure. If requests
+wait for longer than the bound and ever more of them do, the fleet is too small all the same. Only the length of the
+queues and a count of what left them is asked for. The size that follows is a guess: as many times the fleet as more
+comes than it serves, with what waits served within a cold start.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Container
+from collections.abc import Container, Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
-from servingpool.decision.observation import Observation, Unknown
+import numpy as np
+
+from servingpool.decision.increase import risen
+from servingpool.decision.observation import Histogram, Observation, Reading, ReplicaMetrics, Unknown
+from servingpool.decision.params import LONGEST_GAP
 
 MOST_POINTS = 64
 """Points kept of a queue. Beyond it every second point goes: a queue of hours is known to the minute."""
@@ -80,39 +86,109 @@ def _joined_at(points: list[tuple[float, float]], left: float) -> float:
     return begin + (end - begin) * (left - first) / (second - first)
 
 
+KEPT = 120.0
+"""Seconds of looks that are kept, besides the bound."""
 LOOKS = 3
 """Looks in a row, each with more waiting requests than the look before. A damaged figure makes one rise only."""
+STEP = 0.5
+"""Share of the ready replicas that is added where nothing tells how many requests they serve."""
 
 
-class Growth(NamedTuple):
-    """The queues, as far as they are known, while they are longer at each look."""
+class Look(NamedTuple):
+    """The queues at one time."""
 
     at: float
     """Unix time in seconds of the newest scrape."""
-    since: float
-    """That of the first of these looks."""
-    looks: int
     waiting: float
-    """Requests in all queues."""
-    running: float
-    """Requests in the running batches, as far as they are known."""
-
-    def lasts(self, bound: float) -> bool:
-        """Whether more requests wait than run, and the queues have grown for longer than `bound` seconds."""
-        return self.looks >= LOOKS and self.at - self.since >= bound and self.waiting > self.running
+    """Requests in all queues that are known."""
+    left: Mapping[str, float]
+    """Requests that had left the queue by then, cumulative, of each replica that counts them; of a gateway in `""`."""
+    running: Reading
+    """Requests in the running batches."""
 
 
-def grown(before: Growth | None, observation: Observation, standing: Container[str]) -> Growth | None:
-    """The growth with this observation's look, if it tells of a queue; gauges of `standing` replicas are left out."""
-    ready, gateway = {one.name for one in observation.ready}, observation.gateway
+class Growth(NamedTuple):
+    """A queue that grows."""
+
+    waiting: float
+    """Requests that wait now."""
+    waited: float
+    """Seconds that the first waiting request has waited at least."""
+    ratio: float
+    """Replicas that would serve arrivals and queue, over the replicas that serve now."""
+
+
+def looked(
+    before: tuple[Look, ...], observation: Observation, standing: Container[str], bound: float
+) -> tuple[Look, ...]:
+    """The looks with this observation's, if it tells of a queue; gauges of `standing` replicas are left out."""
+    ready = {replica.name for replica in observation.ready}
     samples = () if isinstance(observation.metrics, Unknown) else observation.metrics
     samples = tuple(one for one in samples if one.replica in ready and one.replica not in standing)
-    told = [(gateway.scraped_at or 0.0, gateway.queue), *((one.scraped_at, one.waiting) for one in samples)]
-    queues = [(at, queue) for at, queue in told if not isinstance(queue, Unknown)]
-    if not queues or (before is not None and max(queues)[0] <= before.at):
+    gateway = observation.gateway
+    queues = [one for one in (gateway.queue, *(one.waiting for one in samples)) if not isinstance(one, Unknown)]
+    times = [one.scraped_at for one in samples]
+    if not isinstance(gateway.queue, Unknown) and gateway.scraped_at is not None:
+        times.append(gateway.scraped_at)
+    if not queues or not times:
         return before
-    at, waiting = max(queues)[0], math.fsum(queue for _, queue in queues)
-    running = math.fsum(one.running for one in samples if not isinstance(one.running, Unknown))
-    if before is None or waiting <= before.waiting:
-        return Growth(at, at, 1, waiting, running)
-    return Growth(at, before.since, before.looks + 1, waiting, running)
+    at = max(times)
+    if before and at <= before[-1].at:
+        return before
+    left = {one.replica: count for one in samples if (count := _begun(one)) is not None}
+    if not left and not isinstance(gateway.arrivals, Unknown) and not isinstance(gateway.queue, Unknown):
+        left = {"": gateway.arrivals - gateway.queue}
+    running = [one.running for one in samples]
+    known = [one for one in running if not isinstance(one, Unknown)]
+    look = Look(
+        at,
+        math.fsum(queues),
+        left,
+        math.fsum(known) if known and len(known) == len(running) else Unknown("the engines do not tell what runs"),
+    )
+    return (*(one for one in before if one.at > at - KEPT - bound), look)
+
+
+def growth(looks: tuple[Look, ...], bound: float, horizon: float, at: float) -> Growth | None:
+    """Whether ever more requests wait for longer than `bound` seconds; None where that is not shown, or not any more.
+
+    `horizon`: seconds within which what waits is to be served, a cold start from now, which is Unix time `at`.
+    """
+    if len(looks) < LOOKS or at - looks[-1].at > LONGEST_GAP:
+        return None
+    if any(new.waiting <= old.waiting for old, new in pairwise(looks[-LOOKS:])):
+        return None
+    now = looks[-1]
+    since = [one for one in looks[:-1] if now.at - one.at >= bound and _all_wait_still(one, now)]
+    if not since:
+        return None
+    first, begin = since[0], looks[-LOOKS]
+    served, grown = _left(begin, now), now.waiting - begin.waiting
+    seconds = now.at - begin.at
+    if served is None or served <= 0.0:
+        return Growth(now.waiting, now.at - first.at, 1.0 + STEP)
+    return Growth(now.waiting, now.at - first.at, (served + grown + now.waiting * seconds / horizon) / served)
+
+
+def _all_wait_still(then: Look, now: Look) -> bool:
+    """Whether not all that waited then have left since. Where nobody counts them: whether more wait than run."""
+    served = _left(then, now)
+    if served is not None:
+        return served < then.waiting
+    return not isinstance(now.running, Unknown) and then.waiting > now.running
+
+
+def _left(then: Look, now: Look) -> float | None:
+    """Requests that left the queues since; None where nobody counts them."""
+    both = [name for name in then.left if name in now.left]
+    if not both:
+        return None
+    rose, _ = risen(*(np.array([[look.left[name]] for name in both]) for look in (then, now)))
+    return float(rose.sum())
+
+
+def _begun(metrics: ReplicaMetrics) -> float | None:
+    for one in (metrics.begun, metrics.time_to_first_token, metrics.time_per_output_token):
+        if not isinstance(one, Unknown):
+            return one.count if isinstance(one, Histogram) else one
+    return None

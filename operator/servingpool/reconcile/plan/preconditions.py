@@ -55,9 +55,10 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
     if in_turn := {target.name: str(target.workload.key) for target in seen.targets if target.workload.in_turn}:
         sets = " and ".join(in_turn.values())
         message += f" Pods of {sets} start one by one: recreate it with podManagementPolicy: Parallel."
-    blocking = next((one.name for one in seen.observation.starting if one.target in in_turn), "")
-    if blocking and requested > len(seen.observation.ready) + len(seen.observation.starting):
-        message += f" Further pods wait for {blocking}, which is not Ready."
+    short = {one.name for one in seen.targets if one.name in in_turn and one.seen < one.workload.replicas}
+    blocking = [(one.ordinal or 0, one.name) for one in seen.observation.starting if one.target in short]
+    if blocking:
+        message += f" Further pods wait for {min(blocking)[1]}, which is not Ready."
     return ScalePermission(True, Reason.SUCCEEDED_GET_SCALE, message)
 
 
