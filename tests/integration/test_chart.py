@@ -31,8 +31,7 @@ TEST = f"{FULL_NAME}-test"
 CAN_I = [
     ("deployments.apps", "", "list watch"),
     ("deployments.apps/scale", "", "patch"),
-    ("events", "", "create"),
-    ("events", "", "list"),
+    ("events", "", "create list"),
     ("horizontalpodautoscalers.autoscaling", "", "list watch"),
     ("pods", "", "list watch patch"),
     ("replicasets.apps", "", "list watch"),

@@ -148,12 +148,11 @@ class Tail:
         if len(self.bounds) == 1:
             return Unknown("the engine exports no buckets of it")
         wanted, below, lower = share * total, 0.0, 0.0
-        for bound, count in zip(self.bounds, self.counts, strict=True):
+        for bound, count in zip(self.bounds[:-1], self.counts, strict=False):
             if count >= wanted:
-                if math.isinf(bound):
-                    return lower
-                high, low = total - below + 1.0, max(0.0, total - count) + 0.5  # a damaged count may exceed the total
-                part = (wanted - below) / max(count - below, EPSILON)
-                return lower + (bound - lower) * math.log(1.0 - part * (1.0 - low / high)) / math.log(low / high)
+                part, high, low = (wanted - below) / (count - below), total - below, total - count
+                if low > 0.0:  # the logarithm of those that took longer falls evenly
+                    part = math.log((total - wanted) / high) / math.log(low / high)
+                return lower + (bound - lower) * part
             below, lower = count, bound
         return lower
