@@ -81,7 +81,7 @@ class _Assembly:
     async def _start(self) -> None:
         config = self._config
         self._login = await asyncio.to_thread(Login, self._kubeconfig)
-        self._cluster = Cluster.of(self._login)
+        cluster = self._cluster = Cluster.of(self._login)
         profiles = config.known_engines, config.known_gateways
         self._backends = {backend.name: PrometheusBackend(backend, *profiles) for backend in config.backends}
         await self.watches.expect(self._cluster)
@@ -106,7 +106,7 @@ class _Assembly:
         registry.register(
             PoolCollector(
                 lambda: reconciler.snapshot,
-                self._writes,
+                lambda: cluster.writes,
                 lambda: actor.failures | reporter.failures,
                 lambda: reconciler.shared,
                 lambda: self.watches.left_out,
@@ -115,7 +115,7 @@ class _Assembly:
         )
         if config.metrics_port:
             serve(config.metrics_port, make_wsgi_app(registry))
-        self._operator = Operator(
+        operator = self._operator = Operator(
             reconciler,
             self.watches,
             candidate,
@@ -126,7 +126,6 @@ class _Assembly:
             lost=self._leave,
         )
         if isinstance(candidate, ShardMembership):
-            operator = self._operator
             candidate.changed, candidate.alive = operator.share_changed, lambda: operator.alive
         if config.health_port:
             serve(config.health_port, health(self._problem, asyncio.get_running_loop()))
@@ -153,9 +152,6 @@ class _Assembly:
         assert self._login is not None, "kopf logs in after the start"
         session = session_of(self._login, tolerant=True)
         return kopf.AiohttpSession(server=self._login.server, aiohttp_session=session)
-
-    def _writes(self) -> dict[str, int]:
-        return {} if self._cluster is None else self._cluster.writes
 
     def _leave(self) -> None:
         self.lost = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterable
@@ -12,6 +13,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication
+
+log = logging.getLogger(__name__)
 
 SILENCE = 10.0
 """Seconds without a byte after which a connection is closed. Prometheus' own timeout for a scrape is 10 s."""
@@ -79,6 +82,8 @@ def health(problem: Callable[[], Coroutine[Any, Any, str | None]], loop: asyncio
             found = asyncio.run_coroutine_threadsafe(problem(), loop).result(PATIENCE)
         except TimeoutError:
             found = f"The event loop did not answer for {PATIENCE:.0f} s."
+        if found is not None:  # a kubelet restarts the process, and keeps nothing of the page
+            log.error("/healthz fails: %s", found)
         start("200 OK" if found is None else "503 Service Unavailable", [("Content-Type", "text/plain")])
         return [(found or "ticking").encode()]
 
