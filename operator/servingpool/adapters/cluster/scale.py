@@ -40,6 +40,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 5.0, 60.0
 target was read before."""
 REPLICAS_LOOKED_AT = 3
 """Replicas all of whose pods are read, to know the GPUs of a replica."""
+EVENTS_WITHIN = 1.0
+"""Seconds for the events of a target, without which it is known as well."""
 LONGEST_READING = 10.0
 """Seconds for all targets of a Prometheus. Others are decided on as they were read last, and come first next time."""
 
@@ -313,7 +315,6 @@ class TargetReader:
         else:
             self._held[key], self._read_at[key] = found, self._clock()
             self._failures.pop(key, None)
-            self.cache.see_target(key, found[1])
             self.cache.see_target(key, await self._with_refusal(found[1]))
 
     async def _with_refusal(self, found: Workload) -> Workload:
@@ -321,14 +322,14 @@ class TargetReader:
 
         What was said before the newest pod was made is over.
         """
-        key = found.key
-        if key.sort not in kinds.ORDINAL or found.standing >= found.replicas:
+        if found.key.sort not in kinds.ORDINAL or found.standing >= found.replicas:
             return found
         pods = {pod.name: pod.created_at for replica in self.cache.replicas(found) for pod in replica}
-        about = f"reason=FailedCreate,involvedObject.kind=StatefulSet,involvedObject.name={key.name}"
-        with contextlib.suppress(ClusterError, ValueError, LookupError):
-            path = path_of("v1", "events", key.namespace)
-            events = (await self._api.get(path, fieldSelector=about, limit="50"))["items"]
+        path = path_of("v1", "events", found.key.namespace)
+        about = f"reason=FailedCreate,involvedObject.kind=StatefulSet,involvedObject.name={found.key.name}"
+        with contextlib.suppress(ClusterError, TimeoutError, ValueError, LookupError):
+            async with asyncio.timeout(EVENTS_WITHIN):
+                events = (await self._api.get(path, fieldSelector=about, limit="50"))["items"]
             # Such as: create Pod vllm-2 in StatefulSet vllm failed error: pods "vllm-2" is forbidden.
             texts = [(unix(at), str(one.get("message"))) for one in events if (at := one.get("lastTimestamp"))]
             unmade = (one for one in texts if one[1].partition(" Pod ")[2].partition(" ")[0] not in pods)
