@@ -186,7 +186,7 @@ def always(of: Mix) -> Rule:
 
 
 class Result(NamedTuple):
-    """Of a rule in a mix."""
+    """What a rule did in a mix."""
 
     met: int
     """Deadlines."""

@@ -84,11 +84,11 @@ class BatchStatus(Part):
     per_second: Amount | None = None
     """What the desired replicas serve per second, when they are ready."""
     due: Amount | None = None
-    """What is due by `dueAt`, the deadline that leaves least time to spare."""
+    """Work that is due by `dueAt`, in `unit`."""
     due_at: Time | None = None
-    """That deadline."""
+    """The deadline with the least time to spare."""
     finishes_at: Time | None = None
-    """Time at which the desired replicas have done what is due by then."""
+    """Time at which the desired replicas will have done that work."""
 
 
 class Latency(Part):

@@ -33,6 +33,13 @@ def started(api: Api, *names: str) -> list[Process]:
     return members
 
 
+async def shared(*names: str) -> tuple[Api, list[Process]]:
+    """Members that have started and have shared all groups."""
+    members = started(api := Api(), *names)
+    await until_shared(*members)
+    return api, members
+
+
 def test_only_the_share_of_a_member_that_goes_moves() -> None:
     groups = [f"chat/pool-{number}" for number in range(3000)]
     before = {group: winner(group, ("a", "b", "c")) for group in groups}
@@ -48,9 +55,7 @@ def test_the_owner_of_a_group_is_the_same_in_every_release() -> None:
 
 
 async def test_a_member_that_comes_takes_its_share_and_no_other_moves() -> None:
-    api = Api()
-    a, b = started(api, "a", "b")
-    await until_shared(a, b)
+    api, (a, b) = await shared("a", "b")
     before = a.owned(), b.owned()
     (c,) = started(api, "c")
     await asyncio.sleep(20.0)
@@ -115,9 +120,7 @@ async def test_renewals_are_no_changes_of_the_share() -> None:
 
 
 async def test_a_member_that_stops_is_not_waited_for() -> None:
-    api = Api()
-    a, b = started(api, "a", "b")
-    await until_shared(a, b)
+    api, (a, b) = await shared("a", "b")
     await a.stop()
     stopped = now()
     await until_shared(b)
@@ -126,9 +129,7 @@ async def test_a_member_that_stops_is_not_waited_for() -> None:
 
 
 async def test_a_member_that_was_frozen_writes_nothing_when_it_wakes() -> None:
-    api = Api()
-    a, b = started(api, "a", "b")
-    await until_shared(a, b)
+    api, (a, b) = await shared("a", "b")
     own = a.owned()
     a.freeze()
     await until_shared(b)
@@ -142,9 +143,7 @@ async def test_a_member_that_was_frozen_writes_nothing_when_it_wakes() -> None:
 async def test_a_member_whose_loop_hangs_loses_its_share_and_comes_back() -> None:
     """It lists the Leases as before, and its writes that hang may go on at any time."""
 
-    api = Api()
-    a, b = started(api, "a", "b")
-    await until_shared(a, b)
+    api, (a, b) = await shared("a", "b")
     own = a.owned()
     a.membership.alive = lambda: False
     hung = now()
@@ -158,9 +157,7 @@ async def test_a_member_whose_loop_hangs_loses_its_share_and_comes_back() -> Non
 
 
 async def test_an_api_server_that_was_away_moves_nothing() -> None:
-    api = Api()
-    members = started(api, "a", "b", "c")
-    await until_shared(*members)
+    _, members = await shared("a", "b", "c")
     own = [one.owned() for one in members]
     for one in members:
         one.lost = lambda: True
@@ -187,9 +184,7 @@ async def test_an_heir_that_could_not_renew_for_a_while_gives_nothing_back_to_th
 
 
 async def test_a_lease_that_a_person_deletes_costs_nothing() -> None:
-    api = Api()
-    a, b = started(api, "a", "b")
-    await until_shared(a, b)
+    api, (a, _) = await shared("a", "b")
     own = a.owned()
     (name,) = [name for name, raw in api.leases.items() if raw["spec"]["holderIdentity"] == "a"]
     del api.leases[name]
@@ -200,9 +195,7 @@ async def test_a_lease_that_a_person_deletes_costs_nothing() -> None:
 
 
 async def test_leases_of_members_that_are_gone_are_deleted() -> None:
-    api = Api()
-    members = started(api, *"abcd")
-    await until_shared(*members)
+    api, members = await shared(*"abcd")
     members[1].kill()
     await members[2].stop()
     await asyncio.sleep(500.0)
