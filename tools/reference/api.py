@@ -26,8 +26,9 @@ rights: the Helm value [`extraTargets`](configuration.md), such as
 A workload that another controller owns is refused as `OwnedByParent`, with what to do.
 
 A replica is a pod, or the pods that share a label of a group: the first that they have of {labels}. A group is ready
-once all its pods are, and has their GPUs. Some of its pods serve, such as a leader: their metrics are added up. Where a
-kind has several pods for each replica and none of these labels, the pool is not scaled (`PodsNotGrouped`).
+once all its pods are, and has their GPUs. So a multi-node engine, with tensor or pipeline parallelism over pods, is one
+replica. Some of its pods serve, such as a leader: their metrics are added up. Where a kind has several pods for each
+replica and none of these labels, the pool is not scaled (`PodsNotGrouped`).
 For groups other than LeaderWorkerSet's, no history is loaded, and a backtest counts each pod that served as a replica.
 
 A scale-down removes the least busy pods of a Deployment. For other kinds, their controllers choose: a StatefulSet and
@@ -37,36 +38,18 @@ SCALED = (
     ("Deployment", "pod", "watched, not polled; the operator chooses the pods that go"),
     ("StatefulSet", "pod", "two revisions, as with `partition`, block scale-down while both exist"),
     ("LeaderWorkerSet", "leader and workers", "GPUs, drain and batch limit from its templates"),
-    (
-        "DisaggregatedSetRoleScaler",
-        "a group of the role",
-        "needs `scaling.mode: External`; never name the LeaderWorkerSet",
-    ),
+    ("DisaggregatedSetRoleScaler", "a group of the role", "with `scaling.mode: External`; never its LeaderWorkerSet"),
     ("RoleBasedGroupScalingAdapter", "an instance of the role", "needs `scalingAdapter.enable`"),
-    (
-        "Grove PodClique, PodCliqueScalingGroup, PodCliqueSet",
-        "pod; one of each clique; set",
-        "a PodClique of a scaling group has no selector: name the group",
-    ),
+    ("Grove PodCliqueScalingGroup, PodCliqueSet", "one of each clique; set", ""),
+    ("Grove PodClique", "pod", "one of a scaling group has no selector: name the group"),
     ("kthena ModelServing", "serving group", ""),
     ("AIBrix StormService, RayClusterFleet", "role set; Ray cluster", ""),
     ("VLLMRuntime of production-stack", "pod", ""),
-    (
-        "DynamoGraphDeploymentScalingAdapter",
-        "as the component's pods are labelled",
-        "never name what a DynamoGraphDeployment made",
-    ),
-    (
-        "KServe InferenceService",
-        "",
-        "no scale subresource: name its Deployment, with the annotation `serving.kserve.io/autoscalerClass: external`",
-    ),
+    ("DynamoGraphDeploymentScalingAdapter", "as its pods are labelled", "never what a DynamoGraphDeployment made"),
+    ("KServe InferenceService", "", "its Deployment, annotated `serving.kserve.io/autoscalerClass: external`"),
     ("KServe LLMInferenceService, NIMService", "", "refused: they set the replicas of what they made"),
-    (
-        "What an object of another kind controls",
-        "",
-        f"refused, unless the target has the annotation `{PARENT_SETS}: '{FALSE}'`",
-    ),
+    ("KubeRay RayCluster, RayService", "", "no scale subresource: take a LeaderWorkerSet or a RayClusterFleet"),
+    ("What an object of another kind controls", "", f"refused, unless the target has `{PARENT_SETS}: '{FALSE}'`"),
 )
 BUDGET = """\
 `servingpool.dev/v1alpha1`, kind `GPUBudget`, short name `gb`, cluster-scoped. It needs an operator that watches all

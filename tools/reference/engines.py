@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from reference import gateways
 from reference.markdown import code, table
 from reference.markdown import page as whole
-from reference.series import counted_as, shown_as
+from reference.series import counted_as, keep_list, shown_as
 from servingpool.adapters.prometheus.engines import shipped, usable
 from servingpool.adapters.prometheus.engines.profile import EngineMetrics, Figure
 
@@ -79,7 +79,11 @@ For llama.cpp, `prefillSeconds` replaces both `timeToFirstToken` and `timePerOut
 requests. Time to first token is then an estimate: the wait in the queue, and the mean prefill. Time per output token is
 judged by the mean time between tokens. [Gateways](#gateways) shows such a pool.
 """
-ORDER = "The first series that a pod exposes counts. Histograms are named without `_bucket`, `_sum`, `_count`."
+KEEP = '```yaml\nmetricRelabelings:\n  - {{action: keep, sourceLabels: [__name__], regex: "{}"}}\n```'
+ORDER = """\
+The first series that a pod exposes counts. Histograms are named without `_bucket`, `_sum`, `_count`. The rule below an
+engine's table is its keep-list: [what Prometheus must keep](../how-to/prometheus.md#what-prometheus-must-keep).
+"""
 
 
 def page() -> str:
@@ -123,6 +127,7 @@ def _section(name: str, profile: EngineMetrics) -> Iterator[str]:
     yield "\n".join(f"- {fact}: {said}" for fact, said in facts.items() if said)
     if profile.figures:
         yield table(("figure", "series", "counted", "versions", "note"), _rows(profile))
+        yield KEEP.format(keep_list(profile))
 
 
 def _rows(profile: EngineMetrics) -> Iterator[tuple[str, str, str, str, str]]:

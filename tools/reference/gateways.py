@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from reference.markdown import code, table
-from reference.series import counted_as, shown_as
+from reference.series import counted_as, keep_list, shown_as
 from servingpool.adapters.prometheus import page as pages
 from servingpool.adapters.prometheus.engines import shipped, usable
 from servingpool.adapters.prometheus.gateways import GatewayFigure, GatewayProfile, shipped_gateways
@@ -202,6 +202,9 @@ def sections() -> Iterator[str]:
     yield "\n".join(f"- {name} ({profile.versions}): {profile.doc}" for name, profile in known.items())
     yield "### How Prometheus scrapes them"
     yield SCRAPING
+    yield table(
+        ("gateway", "what to keep of it"), [(name, code(keep_list(one.metrics))) for name, one in known.items()]
+    )
     yield "### Ollama behind LiteLLM"
     yield METERED
     yield "### A gateway of your own"

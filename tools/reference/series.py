@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import chain
 
 from reference.markdown import code
-from servingpool.adapters.prometheus.engines.profile import Counted, Series
+from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS, Counted, EngineMetrics, Series
 
 
 def counted_as(series: Collection[Series]) -> str:
@@ -19,3 +20,10 @@ def shown_as(series: Series) -> str:
     rules = [f"the total over {code(label)}" for label in series.parts_by]
     rules += [f"not {code(f'{label}={value}')}" for label, values in series.excluded.items() for value in values]
     return ", ".join([code(series.text), *rules])
+
+
+def keep_list(profile: EngineMetrics) -> str:
+    """The regular expression of the metrics that the profile reads, for a monitor that keeps these alone."""
+    several = [(figure in HISTOGRAMS and one.name, one) for figure, ones in profile.figures.items() for one in ones]
+    read = ([f"{name}_(bucket|sum|count)"] if name else one.metrics(histogram=False) for name, one in several)
+    return "|".join(dict.fromkeys(chain.from_iterable(read)))

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
+from pathlib import Path
+
+import pytest
 
 from reference.__main__ import pages
 from reference.markdown import table
+from reference.series import keep_list
+from servingpool.adapters.prometheus import page
+from servingpool.adapters.prometheus.engines import shipped
+from servingpool.adapters.prometheus.gateways import shipped_gateways
+
+ROOT = Path(__file__).parents[3]
+PROFILES = {**shipped(), **{f"gateway-{name}": each.metrics for name, each in shipped_gateways().items()}}
 
 
 @cache
@@ -43,3 +54,17 @@ def test_rights_are_those_of_the_operator_and_not_of_people() -> None:
 
 def test_a_cell_is_one_line_that_no_bar_ends() -> None:
     assert table(["a"], [["x\n| <y>"]]).splitlines()[-1] == "| x \\| &lt;y> |"
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "tests/fixtures").rglob("*.txt")), ids=lambda file: file.stem)
+def test_a_page_that_is_cut_to_the_keep_list_of_its_engine_tells_the_same(file: Path) -> None:
+    profile = PROFILES[max((name for name in PROFILES if file.stem.startswith(name)), key=len)]
+    whole, kept = page.parse(file.read_text()), re.compile(keep_list(profile))
+    found = page.find(profile, whole)
+    buckets = {f"{one.series.name}_bucket" for one in found if one.series is not None}
+    assert page.find(profile, [one for one in whole if kept.fullmatch(one.name)]) == found
+    assert [one.name for one in whole if one.name in buckets and not kept.fullmatch(one.name)] == []
+
+
+def test_the_monitor_to_copy_keeps_what_the_profile_of_vllm_reads() -> None:
+    assert f'regex: "{keep_list(shipped()["vllm"])}"\n' in (ROOT / "docs/how-to/prometheus.md").read_text()
