@@ -22,7 +22,7 @@ LANE := $(BIN)/python tools/lane.py
 E2E := -m pytest -p no:randomly --verbose --timeout 900 --override-ini timeout_func_only=true
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help go run demo test test-equipment keda coverage test-unit test-vllm test-ollama test-gpu test-backends faults soak lint format generate verify docs bench bench-control rivals evidence lanes assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp guard lock image backtest-image lab-image image-test wheels dist zipapp chart-package release sbom version clean
+.PHONY: help go run demo test test-equipment keda coverage test-unit test-vllm test-ollama test-gpu test-backends faults soak lint format generate verify docs bench bench-control rivals evidence lanes assets e2e e2e-inference-sim e2e-drain e2e-vllm e2e-llamacpp guard lock image backtest-image lab-image image-test wheels dist zipapp chart-source chart-package release sbom version clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -214,9 +214,18 @@ zipapp: dist  ## The command line as one file for this platform and PYTHONS, dis
 		$(PYTHONS:%=--complete-platform build/pythons/%.json) --venv --sh-boot --output-file dist/kubectl-servingpool
 	@ls -lh dist/kubectl-servingpool
 
-chart-package: $(STAMP)  ## The chart as a file, into dist/
+# Nobody who sees the chart in a registry has the repository: links lead to SOURCE, and REGISTRY (HOST/OWNER) has the image.
+chart-source:  ## The chart as a registry gets it, into build/chart; REGISTRY=HOST/OWNER and SOURCE=URL of this commit's files
+	@rm -rf build/chart && mkdir -p build && cp -r charts build/chart
+	@[ -z "$(REGISTRY)" ] || (cd build/chart/servingpool-operator \
+		&& perl -pi -e 's|^  repository: ""|  repository: $(REGISTRY)/servingpool-operator|' values.yaml \
+		&& perl -pi -e 's|image: (?=servingpool-operator:)|image: $(REGISTRY)/|' Chart.yaml)
+	@[ -z "$(SOURCE)" ] || (cd build/chart/servingpool-operator && perl -pi -e 's|\]\(\.\./\.\./|]($(SOURCE)/|' README.md \
+		&& printf 'home: %s\nsources: ["%s"]\n' "$(SOURCE)" "$(SOURCE)" >> Chart.yaml)
+
+chart-package: chart-source $(STAMP)  ## The chart as a file, into dist/
 	@$$($(BIN)/python -c 'from servingpool_lab.binaries import ensure_binaries; print(ensure_binaries("helm")["helm"])') \
-		package charts/servingpool-operator --destination dist
+		package build/chart/servingpool-operator --destination dist
 
 release: zipapp chart-package  ## All that a release has but the images, into dist/, each tried as its user gets it; PYTHONS_PATH has more Pythons
 	@$(LANE) $@ $(BIN)/python -m pytest --verbose --timeout 900 tests/release

@@ -29,8 +29,9 @@ def helm() -> Helm:
     program = ensure_binaries("helm")["helm"]
     environment = {**os.environ, "GOGC": "off"}  # it ends before it needs the memory again
 
-    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([program, *arguments], capture_output=True, text=True, check=False, env=environment)
+    def run(command: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        given = [program, command, "--set=image.repository=servingpool-operator", *arguments]
+        return subprocess.run(given, capture_output=True, text=True, check=False, env=environment)
 
     return run
 

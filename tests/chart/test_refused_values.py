@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,10 @@ import yaml
 
 from servingpool.adapters import prometheus as profiles
 from servingpool.adapters.prometheus.gateways import shipped_gateways
+from servingpool.api.serving_pool import ServingPool
 from servingpool.reconcile.config import ConfigError, load
 
-from .conftest import CHART, Helm, documents
+from .conftest import CHART, OPERATOR, Helm, documents
 
 URL = "http://prometheus:9090"
 HEADER = {"headers": {"Authorization": "Bearer x"}}
@@ -57,13 +60,10 @@ PROFILES: list[dict[str, Any]] = [
         for given in each([], "a", ["5x"], [{}], [{"name": "a", "sum": ["b"]}], [{"sum": ["a"], "count": ["b"]}])
     ),
     *(
-        engine(running=[{"name": "a", **more}])
-        for more in each({"labels": {"b": []}}, {"labels": {"5x": "c"}}, {"less": -1})
+        engine(running=[{"name": "a", "labels": labels}])
+        for labels in each({"b": []}, {"5x": "c"}, {"b": "c", "d": "e"})
     ),
-    *(
-        engine(running=[{"name": "a", **more}])
-        for more in ({"labels": {"b": "c", "d": "e"}}, {"nmae": "b"}, {"counted": "late"})
-    ),
+    *(engine(running=[{"name": "a", **more}]) for more in ({"less": -1}, {"nmae": "b"}, {"counted": "late"})),
     engine(running=[{"sum": ["a"], "labels": {"b": "c"}}]),
     engine(running=[{"sum": ["-a", "-b"]}]),
     engine(running=[{"sum": ["a"], "less": 1}]),
@@ -300,34 +300,32 @@ def test_a_probe_has_one_way_to_ask(helm: Helm, tmp_path: Path, name: str, way: 
     assert done.stdout.count("httpGet:") == 3 - (way is not None and "exec" in way)
 
 
-def test_further_parts_of_the_release_stand_where_they_belong(helm: Helm, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "part"), [("podMonitor", "podMetricsEndpoints"), ("serviceMonitor", "endpoints")])
+def test_further_parts_of_the_release_stand_where_they_belong(helm: Helm, tmp_path: Path, kind: str, part: str) -> None:
     monitor = {
         "enabled": True,
         "scrapeTimeout": "10s",
         "relabelings": [{"targetLabel": "cluster", "replacement": "eu"}],
         "metricRelabelings": [{"action": "labeldrop", "regex": "instance"}],
     }
+    more = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "{{ .Release.Name }}-more"},
+        "data": {"a": "b"},
+    }
     values = {
-        "podMonitor": monitor,
-        "serviceMonitor": monitor,
+        kind: monitor,
         "envFrom": [{"secretRef": {"name": "proxy"}}],
         "automountServiceAccountToken": False,
-        "extraObjects": [
-            {
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": {"name": "{{ .Release.Name }}-more"},
-                "data": {"a": "b"},
-            }
-        ],
+        "extraObjects": [more],
     }
     path = tmp_path / "values.yaml"
     path.write_text(yaml.safe_dump(values))
     done = helm("template", "servingpool-operator", CHART, f"--values={path}")
     assert done.returncode == 0, done.stderr
     objects = {(one["kind"], one["metadata"]["name"]): one for one in documents(done.stdout)}
-    (endpoint,) = objects["PodMonitor", "servingpool-operator"]["spec"]["podMetricsEndpoints"]
-    assert objects["ServiceMonitor", "servingpool-operator"]["spec"]["endpoints"] == [endpoint]
+    (endpoint,) = objects[f"{kind[0].upper()}{kind[1:]}", "servingpool-operator"]["spec"][part]
     assert {key: endpoint[key] for key in monitor.keys() - {"enabled"}} == {
         key: given for key, given in monitor.items() if key != "enabled"
     }
@@ -336,3 +334,35 @@ def test_further_parts_of_the_release_stand_where_they_belong(helm: Helm, tmp_pa
     assert pod["containers"][0]["envFrom"] == values["envFrom"]
     assert pod["containers"][0]["readinessProbe"]["httpGet"] == {"path": "/healthz", "port": "health"}
     assert objects["ConfigMap", "servingpool-operator-more"]["data"] == {"a": "b"}
+
+
+def test_a_slip_is_told_before_anything_is_installed(helm: Helm) -> None:
+    both = helm("template", OPERATOR, CHART, "--set=podMonitor.enabled=true,serviceMonitor.enabled=true")
+    assert "podMonitor.enabled and serviceMonitor.enabled: enable one of the two" in both.stderr
+    unset = helm("template", OPERATOR, CHART, "--set=image.repository=")
+    assert "image.repository: needed, such as --set image.repository=your-registry/servingpool-operator" in unset.stderr
+
+
+def test_a_url_alone_is_the_default_backend_and_the_notes_say_what_is_odd(helm: Helm, tmp_path: Path) -> None:
+    """Helm shows its notes to a cluster alone, so they are rendered as an object here."""
+    chart = shutil.copytree(CHART, tmp_path / "chart")
+    (chart / "templates/NOTES.txt").rename(chart / "notes.txt")
+    (chart / "templates/notes.yaml").write_text('notes: {{ tpl (.Files.Get "notes.txt") . | toJson }}\n')
+    given = ("--set=backends[0].url=http://x:9090", "--set=podMonitor.enabled=true,podMonitor.interval=1m")
+    (notes,) = [one["notes"] for one in documents(helm("template", "a", chart, *given).stdout) if "notes" in one]
+    assert "\n  default: http://x:9090, for pools in *\n" in notes
+    assert "podMonitor.interval is 1m, and decisions are made every 15s" in notes
+    pool = yaml.safe_load(notes.partition("<<EOF\n")[2].partition("  EOF\n")[0])
+    assert ServingPool.read(pool).spec.metrics.backend == "default"
+
+
+def test_links_of_a_chart_in_a_registry_lead_to_its_source_and_it_names_its_image() -> None:
+    root, source = CHART.parents[1], "https://code.example.com/team/servingpool/blob/v1"
+    subprocess.run(["make", "chart-source", "REGISTRY=oci.example.com/a", f"SOURCE={source}"], cwd=root, check=True)
+    chart = root / "build/chart/servingpool-operator"
+    readme, about, values = ((chart / name).read_text() for name in ("README.md", "Chart.yaml", "values.yaml"))
+    assert f"]({source}/docs/how-to/install.md)" in readme
+    assert "](.." not in readme
+    assert yaml.safe_load(about)["sources"] == [source]
+    assert "image: oci.example.com/a/servingpool-operator:" in about
+    assert "repository: oci.example.com/a/servingpool-operator\n" in values

@@ -80,7 +80,8 @@ def helm(plane: ControlPlane, binaries: dict[str, Path]) -> Helm:
     environment = {**os.environ, **home, "KUBECONFIG": str(plane.kubeconfig)}
 
     def run(*arguments: str | Path) -> str:
-        command = [str(binaries["helm"]), *map(str, arguments)]
+        image = ("--set=image.repository=servingpool-operator",)[: arguments[0] != "uninstall"]
+        command = [str(binaries["helm"]), *map(str, arguments), *image]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         assert done.returncode == 0, f"helm {' '.join(command[1:])}: {done.stderr}"
         return done.stdout

@@ -18,7 +18,7 @@ from servingpool_lab.binaries import ensure_binaries
 from .conftest import DIST, ROOT
 
 PACKAGE = DIST / f"servingpool-operator-{__version__}.tgz"
-VALUES = ("--set=backends[0].name=default", "--set=backends[0].url=http://prometheus.monitoring:9090")
+VALUES = ("--set=image.repository=servingpool-operator", "--set=backends[0].url=http://prometheus.monitoring:9090")
 
 
 def helm(*arguments: str | Path) -> str:

@@ -98,6 +98,9 @@
 {{- if and $alone (ne (dig "type" "" (.Values.deploymentStrategy | default dict)) "Recreate") }}
 {{- fail "deploymentStrategy: must be {type: Recreate} without leaderElection.enabled: in a rolling update two operators would write" }}
 {{- end }}
+{{- if and .Values.podMonitor.enabled .Values.serviceMonitor.enabled }}
+{{- fail "podMonitor.enabled and serviceMonitor.enabled: enable one of the two, or Prometheus scrapes each operator pod twice" }}
+{{- end }}
 {{- range $name := list "podMonitor" "serviceMonitor" }}
 {{- $monitor := get $values $name }}
 {{- $every := include "servingpool.milliseconds" (toString $monitor.interval) | int64 }}
@@ -121,7 +124,7 @@
 {{- include "servingpool.between" (list (printf "%s.staleness" $path) (.staleness | default "60s") "10s" "10m") }}
 {{- $interval := $values.interval }}
 {{- if and .timeout (gt (include "servingpool.milliseconds" .timeout | int64) (include "servingpool.milliseconds" $interval | int64)) }}
-{{- fail (printf "backends: timeout of backend '%s' must be 1s to %s, which is the interval, got %s" .name (include "servingpool.seconds" $interval) (include "servingpool.seconds" .timeout)) }}
+{{- fail (printf "backends: timeout of backend '%s' must be 1s to %s, which is the interval, got %s" (.name | default "default") (include "servingpool.seconds" $interval) (include "servingpool.seconds" .timeout)) }}
 {{- end }}
 {{- $ways := list }}
 {{- if .bearerToken }}{{ $ways = append $ways "bearerTokenFile" }}{{ end }}
@@ -132,8 +135,9 @@
 {{- if gt (len ($ways | uniq)) 1 }}
 {{- fail (printf "%s: must have one way to authenticate, got %s" $path (join " and " ($ways | uniq))) }}
 {{- end }}
-{{- if has .name $names }}{{ $twice = append $twice .name }}{{ end }}
-{{- $names = append $names .name }}
+{{- $name := .name | default "default" }}
+{{- if has $name $names }}{{ $twice = append $twice $name }}{{ end }}
+{{- $names = append $names $name }}
 {{- with .gateway }}
 {{- $gateway := kindIs "string" . | ternary . (get (kindIs "string" . | ternary dict .) "name") }}
 {{- if not (has $gateway $gateways) }}

@@ -47,21 +47,22 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
 {{- define "servingpool.image" -}}
+{{- $repository := required "image.repository: needed, such as --set image.repository=your-registry/servingpool-operator. No image has been published yet: `make image IMAGE=your-registry/servingpool-operator:TAG` in a clone of the repository builds one, docker push brings it where the cluster can pull it, and image.tag is its TAG" .Values.image.repository }}
 {{- if .Values.image.digest }}
-{{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
+{{- printf "%s@%s" $repository .Values.image.digest }}
 {{- else }}
-{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
+{{- printf "%s:%s" $repository (.Values.image.tag | default .Chart.AppVersion) }}
 {{- end }}
 {{- end }}
 
 {{- define "servingpool.secretDirectory" -}}
-/var/run/secrets/servingpool/{{ .name }}
+/var/run/secrets/servingpool/{{ .name | default "default" }}
 {{- end }}
 
 {{- /* A backend as the operator's configuration has it: what is a Secret's name in the values is a file's path there. */}}
 {{- define "servingpool.backend" -}}
 {{- $directory := include "servingpool.secretDirectory" . }}
-{{- $backend := pick . "name" "url" "namespaces" "timeout" "staleness" "concurrency" "headers" "labels" "gateway" }}
+{{- $backend := pick (dict "name" "default" | merge (deepCopy .)) "name" "url" "namespaces" "timeout" "staleness" "concurrency" "headers" "labels" "gateway" }}
 {{- if .bearerToken }}
 {{- $_ := set $backend "bearerTokenFile" (printf "%s/token" $directory) }}
 {{- end }}

@@ -15,7 +15,6 @@ from servingpool.catalogue.conditions import Reason
 
 from ...doc_pages import (  # noqa: TID252, tests are no package of an installed name
     DOCS,
-    Block,
     Command,
     File,
     blocks,
@@ -77,10 +76,6 @@ def test_a_mark_skips_the_block_behind_it_alone() -> None:
         ("console", False),
         ("text", False),
     ]
-
-
-def test_a_block_in_a_list_loses_its_indent() -> None:
-    assert blocks("1. x\n\n    ```yaml\n    a:\n      b: 1\n    ```\n") == [Block("yaml", "a:\n  b: 1\n")]
 
 
 def test_the_longest_name_is_substituted_first() -> None:
