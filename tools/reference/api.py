@@ -116,7 +116,7 @@ def _fields(schema: Schema, path: str = "", *, needed: bool = False) -> Iterator
             f"`{here}`",
             _type(field),
             "" if deeper and default != "required" else default,
-            field.get("description", ""),
+            field.get("description", "").removesuffix(f" Default: {default.strip('`')}."),
         )
         if deeper:
             yield from _fields(nested, here + ("[]." if "items" in field else "."), needed=needed)

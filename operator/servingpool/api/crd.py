@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import starmap
 from typing import Any
 
@@ -166,51 +167,47 @@ def _resource(whole: type[BaseModel], spec: type[BaseModel], status: type[BaseMo
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
             "spec": _structural(spec),
-            "status": _without_defaults(_structural(status)),
+            # Without server-side defaults: an absent figure in the status must stay absent.
+            "status": _structural(status, _DROPPED | {"default"}),
         },
     }
 
 
-def _structural(model: type[BaseModel]) -> dict[str, Any]:
+def _structural(model: type[BaseModel], dropped: Collection[str] = _DROPPED) -> dict[str, Any]:
     """The model's JSON schema as a structural one: references inlined, absent instead of null."""
     schema = model.model_json_schema(mode="serialization")  # only this mode writes the default 120.0 as `2m`
-    return _inlined(schema, schema.get("$defs", {}))
+    return _inlined(schema, schema.get("$defs", {}), dropped)
 
 
-def _inlined(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+def _inlined(schema: Mapping[str, Any], definitions: Mapping[str, Any], dropped: Collection[str]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     if "$ref" in schema:
-        out |= _inlined(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+        out |= _inlined(definitions[schema["$ref"].rpartition("/")[2]], definitions, dropped)
     for choice in schema.get("anyOf", []):  # `T | None`: the API server prunes nulls, so T says it all
         if choice != {"type": "null"}:
-            out |= _inlined(choice, definitions)
+            out |= _inlined(choice, definitions, dropped)
     for key, value in schema.items():
-        if key in _DROPPED or (key == "default" and value is None):
+        if key in dropped or (key == "default" and value is None):
             continue
         if key == "properties":
-            out[key] = {name: _inlined(part, definitions) for name, part in value.items()}
+            out[key] = {name: _inlined(part, definitions, dropped) for name, part in value.items()}
         elif key == "items" or (key == "additionalProperties" and isinstance(value, Mapping)):
-            out[key] = _inlined(value, definitions)
+            out[key] = _inlined(value, definitions, dropped)
         elif key == "default" and isinstance(value, Mapping):
             out[key] = {name: part for name, part in value.items() if part is not None}
         elif key == "additionalProperties":
             continue  # a structural schema prunes; `true` is said by x-kubernetes-preserve-unknown-fields
         else:
             out[key] = _one_line(value) if key == "description" else value
-    return out
+    return _default_told(out)
 
 
-def _without_defaults(schema: dict[str, Any]) -> dict[str, Any]:
-    """Without server-side defaults: an absent figure in the status must stay absent."""
-    return {
-        key: {name: _without_defaults(part) for name, part in value.items()}
-        if key == "properties"
-        else _without_defaults(value)
-        if key == "items"
-        else value
-        for key, value in schema.items()
-        if key != "default"
-    }
+def _default_told(schema: dict[str, Any]) -> dict[str, Any]:
+    """With a simple default in the words too: `kubectl explain` prints no other."""
+    default, told = schema.get("default"), schema.get("description", "Default:")
+    if "Default:" in told or not isinstance(default, str | float | int):
+        return schema
+    return {**schema, "description": f"{told} Default: {json.dumps(default)}.".replace('"', "")}
 
 
 def _one_line(text: str) -> str:

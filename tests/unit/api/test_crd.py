@@ -36,6 +36,7 @@ def test_every_field_is_typed_bounded_and_described(path: str, node: dict[str, A
         bound = {"maxProperties"}
     assert bound is None or node.keys() & bound
     assert path.endswith("[]") or node["description"].strip()
+    assert isinstance(node.get("default", {}), dict | list) or "Default: " in node["description"]
 
 
 def test_only_the_spec_has_defaults() -> None:
