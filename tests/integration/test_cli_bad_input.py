@@ -30,7 +30,7 @@ READS = (
     "suggest deployment/llama",
     "suggest -A",
 )
-RIGHTS = (*READS, "record deployment/llama -o llama.rec", "backtest deployment/llama --ttft 2s --max 4")
+RIGHTS = (*READS, "record deployment/llama -f llama.rec", "backtest deployment/llama --ttft 2s --max 4")
 NOBODY = ("pause nobody", "resume nobody", "adopt nobody", "explain nobody", "check deployment/nobody")
 OWN = ("history chat", "compare chat", "explain chat --at 2026-11-20T03:12")
 CASES = {
@@ -40,8 +40,8 @@ CASES = {
     "No history of the operator": OWN,
     "Pods whose engine is not scraped": (
         "suggest deployment/llama",
-        "record deployment/llama -o llama.rec",
-        "record deployment/llama --engine vllm --model llama -o llama.rec",
+        "record deployment/llama -f llama.rec",
+        "record deployment/llama --engine vllm --model llama -f llama.rec",
     ),
     "No pods": ("suggest deployment/none", "check deployment/none"),
 }

@@ -92,7 +92,7 @@ def test_a_recording_names_the_engine_the_pods_and_the_autoscaler(
     servingpool: Command, namespace: str, pods: list[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "llama.rec"
-    done = servingpool("record", "deployment/llama", "-n", namespace, "--since", "10m", "-o", str(path))
+    done = servingpool("record", "deployment/llama", "-n", namespace, "--since", "10m", "-f", str(path))
     assert done.exit_code in {0, 1}, done.stderr
     header, chunks = read(path)
     assert (header.engine, header.model, header.target, header.bounds) == ("sglang", "org/model", "llama", (2, 5))

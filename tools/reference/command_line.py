@@ -19,8 +19,8 @@ INTRODUCTION = """\
 `dist/kubectl-servingpool`. The file needs Python 3.11 to 3.14, the same platform, and no network.
 `make zipapp EXTRAS=backtest` adds what `backtest`, `demo` and `simulate` need, `EXTRAS=dashboard` the dashboard.
 
-The examples ask a Prometheus on this machine. `kubectl -n monitoring port-forward service/prometheus-operated 9090`
-brings that of the Prometheus Operator here.
+Without `--prometheus` or `--config` a command finds Prometheus, Mimir, Thanos or VictoriaMetrics in the cluster by its
+Service's labels, and asks it through the API server. That needs the rights to list Services and to get `services/proxy`.
 
 Completion has commands, options, contexts and names of pools. `servingpool --install-completion` sets it up for bash,
 zsh or fish. `kubectl servingpool` is completed by `kubectl_complete-servingpool` on the PATH. pip installs it; beside
@@ -38,8 +38,8 @@ it. Without `-n` the namespace is that of the kubeconfig's context. A pool is NA
 need that too, and the rights to get the target, to list HPAs and ScaledObjects, and to delete and create the HPA or
 patch the ScaledObject. `check KIND/NAME` needs the rights to get the target and its scale and to list pods. `suggest`,
 `record` and `backtest KIND/NAME` need the right to list autoscalers too, and a Prometheus that scrapes the engines.
-`history`, `compare` and `explain --at` ask a Prometheus that scrapes the operator, and no cluster. `record --engine
-NAME --model NAME` and the other commands need no cluster. The chart starts `run`, and `check` in `helm test`.
+`history`, `compare` and `explain --at` ask a Prometheus that scrapes the operator; with its URL no cluster, as `record
+--engine NAME --model NAME`. The other commands need no cluster. The chart starts `run`, and `check` in `helm test`.
 
 [Messages for wrong input](../records/cli-bad-input.md), by command.
 """

@@ -18,13 +18,7 @@ the figures that decisions need. The buckets of histograms are read from Prometh
 """
 WHICH = """\
 ```console
-$ kubectl -n monitoring port-forward service/prometheus-operated 9090
-```
-
-In another terminal:
-
-```console
-$ servingpool check deployment/llama -n chat --prometheus http://localhost:9090
+$ servingpool check deployment/llama -n chat
 ```
 
 For each figure it shows the series, their labels and the newest sample; for each pod without a usable sample it says

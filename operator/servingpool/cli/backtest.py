@@ -6,8 +6,9 @@ import os
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
+from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 import yaml
@@ -16,28 +17,20 @@ from servingpool.adapters.cluster.survey import Named
 from servingpool.cli import record
 from servingpool.cli.extras import needs
 from servingpool.cli.figures import Target
-from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of
+from servingpool.cli.kubectl import Namespace, namespace_of
 from servingpool.cli.logs import quiet
 from servingpool.cli.output import echo
-from servingpool.cli.source import Backend, Config, Prometheus, chosen
+from servingpool.cli.source import Options, asks
 from servingpool.cli.usage import HISTORY, span, workload, wrong
 
-JOB_NAME = "servingpool-backtest"
 JOB_SHARDS = 8
 """Indexes where nothing tells how many pools there are."""
 AT_ONCE = 8
 """Indexes that run at the same time, at most: each asks Prometheus for a history."""
 NOT_PASSED_ON = ("--as-job", "--shards", "--report", "--output", "-o", "--kubeconfig", "--context", "--as", "--jobs")
 """Options of the command line that the pods get otherwise; each has a value."""
-JOB_FOLDER = "/work"
-JOB_RIGHTS = {
-    "apps": (["deployments", "deployments/scale", "statefulsets", "statefulsets/scale"], ["get", "list"]),
-    "leaderworkerset.x-k8s.io": (["leaderworkersets", "leaderworkersets/scale"], ["get", "list"]),
-    "": (["pods"], ["list"]),
-    "autoscaling": (["horizontalpodautoscalers"], ["list"]),
-    "keda.sh": (["scaledobjects"], ["list"]),
-}
-"""Resources that `servingpool record` reads, by API group."""
+JOB = "backtest_job.yaml"
+"""Manifest of such a Job, with a ServiceAccount that may read what is recorded."""
 INDEX = "JOB_COMPLETION_INDEX"
 """Environment variable by which Kubernetes tells a Job's pod its index."""
 
@@ -49,10 +42,11 @@ class Output(StrEnum):
     LINES = "lines"
 
 
+@asks
 def backtest(  # noqa: PLR0913, a command line's options are its parameters
     targets: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KIND/NAME]...", help="Workloads to record first. Or use --from.", show_default=False),
+        typer.Argument(metavar="KIND/NAME", help="Workloads to record first. Or use --from.", show_default=False),
     ] = None,
     *,
     every: Annotated[
@@ -100,11 +94,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     ] = None,
     since: Annotated[str, typer.Option(help="How far back a target is recorded, 10m to 90d.")] = "7d",
     namespace: Namespace = None,
-    prometheus: Prometheus = None,
-    config: Config = None,
-    backend: Backend = "default",
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
+    options: Options,
 ) -> None:
     """Replay a workload's history with the operator in charge, before anything is installed.
 
@@ -112,7 +102,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     step times. The operator's decision core scales them; the rule of the HPA or ScaledObject that was found is replayed
     beside it. A target is recorded into NAME.rec first, or KIND.NAME.rec where it is no Deployment.
 
-    Example: `servingpool backtest deployment/llama -n chat --ttft 2s --tpot 100ms --prometheus http://localhost:9090`
+    Example: `servingpool backtest deployment/llama -n chat --ttft 2s --tpot 100ms`
 
     Example: `servingpool backtest --from llama.rec --pool pool.yaml -o json`
 
@@ -133,9 +123,9 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
         wrong("Give KIND/NAME, -A, --from FILE or --collect FILE, one of the four")
     names = [workload(one) for one in targets or ()]
     if as_job is not None:
-        _refuse(source=source, collect=collect, pool=pool, autoscaler=autoscaler, config=config)
+        _refuse(source=source, collect=collect, pool=pool, autoscaler=autoscaler, config=options.config)
         shards = shards or len(names) or JOB_SHARDS
-        within = namespace_of(namespace, kubeconfig, context, asks=False)
+        within = namespace_of(namespace, options.kubeconfig, options.context, asks=False)
         echo(_job_manifest(as_job, within, sys.argv[1:], shards, cluster_wide=every), nl=False)
         return
     with needs("backtest"):
@@ -145,14 +135,13 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     given = (pool, ttft, tpot, attainment, min_replicas, max_replicas, cold_start, autoscaler, price)
     asked = backtesting.Asked(*given)
     if source is None:
-        found, asked_of = chosen(config, prometheus, backend)
         seconds = span("--since", since, HISTORY)
         quiet()
-        where = record.Where(found, asked_of, None if kubeconfig is None else str(kubeconfig), context)
+        where = options.found()
         if every:
             keys = record.serving(where)
         else:
-            within = namespace_of(namespace, kubeconfig, context)
+            within = namespace_of(namespace, options.kubeconfig, options.context)
             keys = [Named(within, kind, name) for kind, name in names]
         mine = sorted(keys)[int(os.environ.get(INDEX, "0")) :: shards] if shards else keys
         if len(mine) == 1 and not every and output is not Output.LINES:
@@ -182,69 +171,22 @@ def _refuse(**files: object) -> None:
 
 
 def _job_manifest(image: str, namespace: str, arguments: Sequence[str], shards: int, *, cluster_wide: bool) -> str:
-    """YAML of a ServiceAccount that may read what is recorded, and of the Job. `arguments`: as the user typed them."""
-    scope = "Cluster" if cluster_wide else ""
-    where = {"name": JOB_NAME, "namespace": namespace}
-    rules = [{"apiGroups": [group], "resources": kinds, "verbs": verbs} for group, (kinds, verbs) in JOB_RIGHTS.items()]
+    """YAML of the Job and its ServiceAccount. `arguments`: as the user typed them."""
+    manifests = list(yaml.safe_load_all(resources.files(__package__).joinpath(JOB).read_text()))
+    _, role, binding, job = manifests
+    for each in manifests:
+        each["metadata"]["namespace"] = namespace
+    binding["subjects"][0]["namespace"] = namespace
     if cluster_wide:
-        rules.append({"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]})
-    api = "rbac.authorization.k8s.io"
-    named = {"name": JOB_NAME} if cluster_wide else where
-    return yaml.safe_dump_all(
-        [
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": where},
-            {"apiVersion": f"{api}/v1", "kind": f"{scope}Role", "metadata": named, "rules": rules},
-            {
-                "apiVersion": f"{api}/v1",
-                "kind": f"{scope}RoleBinding",
-                "metadata": named,
-                "roleRef": {"apiGroup": api, "kind": f"{scope}Role", "name": JOB_NAME},
-                "subjects": [{"kind": "ServiceAccount", **where}],
-            },
-            _job(image, where, [*_kept(arguments), "--shards", str(shards), "--output", "lines"], shards),
-        ],
-        sort_keys=False,
-        width=120,
-    )
-
-
-def _job(image: str, where: dict[str, str], arguments: list[str], shards: int) -> dict[str, Any]:
-    container = {
-        "name": "backtest",
-        "image": image,
-        "args": arguments,
-        "workingDir": JOB_FOLDER,
-        "env": [{"name": name, "value": JOB_FOLDER} for name in ("HOME", "MPLCONFIGDIR", "NUMBA_CACHE_DIR")],
-        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "volumeMounts": [{"name": "work", "mountPath": JOB_FOLDER}],
-    }
-    pod = {
-        "restartPolicy": "Never",
-        "serviceAccountName": JOB_NAME,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": 65532,
-            "fsGroup": 65532,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "containers": [container],
-        "volumes": [{"name": "work", "emptyDir": {"sizeLimit": "4Gi"}}],
-    }
-    spec = {
-        "completionMode": "Indexed",
-        "completions": shards,
-        "parallelism": min(shards, AT_ONCE),
-        "backoffLimitPerIndex": 1,
-        "maxFailedIndexes": shards,
-        "ttlSecondsAfterFinished": 86_400,
-        "template": {"spec": pod},
-    }
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": where, "spec": spec}
+        for each in (role, binding):
+            each["kind"] = f"Cluster{each['kind']}"
+            del each["metadata"]["namespace"]
+        binding["roleRef"]["kind"] = role["kind"]
+        role["rules"].append({"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]})
+    job["spec"] |= {"completions": shards, "parallelism": min(shards, AT_ONCE), "maxFailedIndexes": shards}
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    container |= {"image": image, "args": [*_kept(arguments), "--shards", str(shards), "--output", "lines"]}
+    return yaml.safe_dump_all(manifests, sort_keys=False, width=120)
 
 
 def _kept(arguments: Sequence[str]) -> list[str]:

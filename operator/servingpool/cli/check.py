@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
@@ -26,30 +25,23 @@ from servingpool.api.spec import Gateway
 from servingpool.catalogue.conditions import Reason
 from servingpool.catalogue.plain import plain
 from servingpool.cli.figures import ANY_ENGINE, Target, where
-from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of, told
+from servingpool.cli.kubectl import Namespace, namespace_of, told
 from servingpool.cli.logs import quiet
 from servingpool.cli.output import echo, table
-from servingpool.cli.source import Prometheus, backend_of, beside_url, unavailable
-from servingpool.cli.source import settings as settings_of
+from servingpool.cli.source import Options, asks, settings, unavailable
 from servingpool.cli.usage import workload, wrong
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.config import OperatorConfig
 
 
-def check(  # noqa: PLR0913, a command's options
+@asks
+def check(
     target: Annotated[
         str | None,
-        typer.Argument(metavar="[KIND/NAME]", help="A workload whose engines to look at, pool or not."),
+        typer.Argument(metavar="KIND/NAME", help="A workload whose engines to look at, pool or not."),
     ] = None,
     *,
-    config: Annotated[
-        Path | None,
-        typer.Option(help="The operator's configuration file (YAML).", envvar="SERVINGPOOL_CONFIG", show_default=False),
-    ] = None,
-    prometheus: Prometheus = None,
-    backend: Annotated[
-        str, typer.Option(help="Which Prometheus of the configuration, for a target.", callback=beside_url)
-    ] = "default",
+    options: Options,
     namespace: Namespace = None,
     engine: Annotated[
         str | None, typer.Option(help="Read the pods as this engine. Default: as their metrics tell.")
@@ -59,8 +51,6 @@ def check(  # noqa: PLR0913, a command's options
         typer.Option(metavar="NAME[/WORKLOAD]", help="Look at this gateway too. Default: the backend's."),
     ] = None,
     model: Annotated[str | None, typer.Option(help="What spec.model would be. Default: as the metrics tell.")] = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
 ) -> None:
     """Ask Prometheus what the operator would ask: all servers of a configuration, or all figures of a workload.
 
@@ -70,35 +60,31 @@ def check(  # noqa: PLR0913, a command's options
 
     Example: `servingpool check --config config.yaml`
 
-    Example: `servingpool check deployment/llama -n chat --prometheus http://localhost:9090`
+    Example: `servingpool check deployment/llama -n chat`
 
     Exit codes: 0 all is there, 1 no such target, a figure is missing, or a server does not answer, 2 wrong usage or
     configuration, 4 the cluster refused or did not answer.
     """
     quiet()
-    if config is None and prometheus is None:
-        wrong("Give --config FILE, or a KIND/NAME with --prometheus URL or --config FILE")
-    if target is None and prometheus is not None:
-        wrong("Give --config FILE alone, or name a KIND/NAME whose engines to look at")
-    found = settings_of(config, prometheus)
     if target is None:
-        raise typer.Exit(_check_backends(found.backends))
-    kind, name = workload(target)
+        if options.config is None or options.prometheus is not None:
+            wrong("Give --config FILE alone, or name a KIND/NAME whose engines to look at")
+        raise typer.Exit(_check_backends(settings(options.config, None).backends))
+    (kind, name), asked = workload(target), options.found()
+    found, chosen = asked.config, asked.source
     known = found.known_engines
     if engine is not None and engine not in known:
         wrong(f"--engine must be one of {', '.join(known)}, got '{engine}'")
-    chosen = backend_of(found, prometheus, backend)
-    within = namespace_of(namespace, kubeconfig, context)
+    within = namespace_of(namespace, options.kubeconfig, options.context)
     if not chosen.serves(within):
         wrong(f"--backend '{chosen.name}' does not allow namespace {within}, only {', '.join(chosen.namespaces)}")
     before = _gateway(gateway, within, chosen, found)
     meters = [each for each, profile in found.known_gateways.items() if profile.meters]
     if engine is not None and known[engine].metered and (before is None or before.name not in meters):
         wrong(f"--engine {engine} exports no metrics; give --gateway one that meters it ({', '.join(meters)})")
-    looked_at = Target(within, kind, name, engine, model)
-    path = None if kubeconfig is None else str(kubeconfig)
+    looked_at, path = Target(within, kind, name, engine, model), asked.kubeconfig
     with told():
-        usable = asyncio.run(check_target(looked_at, chosen, known, found.known_gateways, path, context, before))
+        usable = asyncio.run(check_target(looked_at, chosen, known, found.known_gateways, path, asked.context, before))
     raise typer.Exit(0 if usable else 1)
 
 
@@ -204,28 +190,37 @@ async def _check(
             return _Model(target.model or "")
     assert isinstance(seen, Inspection)
     assert isinstance(reading, FleetReading)
-    echo(f"{kind} {target.namespace}/{target.name}, {len(pods)} ready pods, as engine {engine}:")
-    if len(seen.pods) < len(keys):
-        echo(f"Series of the first {len(seen.pods)} of them:")
-    lacking = _figures(seen, engines[engine])
     several = len(exported) > 1 and target.engine is None
-    if several:
-        echo(f"The pods export metrics of several engines: {', '.join(exported)}. Give --engine.", err=True)
-    elif exported:
-        echo(f"The pods export metrics of: {', '.join(exported)}. Set spec.engine to {exported[0]}.")
     models = seen.models(engines[engine])
-    if models:
-        named = ", ".join(f"'{plain(name)}'" for name in models)
-        echo(f"Their {engines[engine].model_label} is {named}. Set spec.model to {named}.")
     model = target.model or (models[0] if models else "")
     selection = reading.select(target.namespace, pods, model)
     # Of a replica of several pods some serve, and the others have no engine's metrics.
     told = {pods[sample.replica] for sample in selection.samples}
     missing = {pod: why for pod, why in selection.missing.items() if pods[pod] not in told}
     sound = _pods(seen, target, replace(selection, missing=missing))
+    found = [pages.find(engines[engine], samples) for samples in seen.samples.values() or ((),)]
+    lacking = sorted({figure.value for one in found for figure in pages.lacking(one)})
     if lacking:
         echo(f"Missing, and needed for decisions: {', '.join(lacking)}.", err=True)
-    return _Model(model, sound and not lacking and not several)
+    if several:
+        echo(f"The pods export metrics of several engines: {', '.join(exported)}. Give --engine.", err=True)
+    usable = sound and not lacking and not several
+    if usable:
+        echo("All that decisions need is there.")
+    echo(f"{kind} {target.namespace}/{target.name}, {len(pods)} ready pods, as engine {engine}:")
+    if len(seen.pods) < len(keys):
+        echo(f"Series of the first {len(seen.pods)} of them:")
+    _figures(found, seen, engines[engine])
+    _fields(exported[: 0 if several else None], "engine", "The pods export metrics of")
+    _fields(models, "model", f"Their {engines[engine].model_label} is")
+    return _Model(model, usable)
+
+
+def _fields(found: Sequence[str], field: str, said: str) -> None:
+    """Print what is found, and the field of a pool that is to have it."""
+    if found:
+        named = ", ".join(f"'{plain(name)}'" for name in found)
+        echo(f"{said} {named}. Set spec.{field} to {named}.")
 
 
 def _pods(seen: Inspection, target: Target, selection: Selection) -> bool:
@@ -245,13 +240,11 @@ def _pods(seen: Inspection, target: Target, selection: Selection) -> bool:
     return not selection.missing and not selection.doubled and not selection.native
 
 
-def _figures(seen: Inspection, profile: EngineMetrics) -> list[str]:
-    """Print a line for each figure. Returns needed figures that some pod with series lacks."""
-    found = [pages.find(profile, samples) for samples in seen.samples.values()] or [pages.find(profile, ())]
+def _figures(found: Sequence[Sequence[Found]], seen: Inspection, profile: EngineMetrics) -> None:
+    """Print a line for each figure."""
     lines = [("figure", "pods", "newest", "series")]
     lines += [(each[0].figure.value, *_line(each, seen, profile)) for each in zip(*found, strict=True)]
     table(lines)
-    return sorted({figure.value for one in found for figure in pages.lacking(one)})
 
 
 def _line(each: Sequence[Found], seen: Inspection, profile: EngineMetrics) -> tuple[str, str, str]:

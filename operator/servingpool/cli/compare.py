@@ -11,10 +11,10 @@ import typer
 from servingpool.adapters.prometheus.own_record import OwnRecord, Record, one
 from servingpool.api.conditions import ConditionType, Truth
 from servingpool.catalogue.metrics import Metric
-from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, Output, PoolName, named, printed, same_place
+from servingpool.cli.kubectl import Namespace, Output, PoolName, named, printed, same_place
 from servingpool.cli.output import echo, table
-from servingpool.cli.own_record import ENDED, SINCE, Asked, Match, Prometheus, Source, no_record
-from servingpool.cli.source import Backend, Config
+from servingpool.cli.own_record import ENDED, SINCE, Asked, Match, Source, no_record
+from servingpool.cli.source import Options, asks
 from servingpool.cli.usage import span
 from servingpool.recording.verdict import History, band
 
@@ -22,25 +22,22 @@ STEP, MOST_STEPS = 15.0, 40_000
 """Seconds between two looks, the operator's interval; and the most looks, for which the step grows."""
 
 
-def compare(  # noqa: PLR0913, a command line's options are its parameters
+@asks
+def compare(
     pool: PoolName,
     *,
     namespace: Namespace = None,
     since: Annotated[str, typer.Option(help="How far to look back, such as 12h or 3d.")] = "1d",
-    prometheus: Prometheus = None,
-    config: Config = None,
-    backend: Backend = "default",
+    options: Options,
     match: Match = None,
     output: Annotated[Output | None, typer.Option("--output", "-o", help="Print the figures for programs.")] = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
 ) -> None:
     """Compare the requested replicas with those that the operator recommended: GPU-hours, dollars, attainment.
 
     For a pool in mode Recommend beside an HPA or a ScaledObject. It reads the operator's own metrics in Prometheus.
     The attainment of the requested replicas is observed; that of the recommendation is what the operator expected.
 
-    Example: `servingpool compare chat --since 3d --prometheus http://localhost:9090`
+    Example: `servingpool compare chat --since 3d`
 
     There is no verdict, and a band in place of the expected attainment, on a record under 2 hours or with gaps over
     10%, while the operator calibrates, and where its expectation is more than 3 points off what was observed.
@@ -49,9 +46,9 @@ def compare(  # noqa: PLR0913, a command line's options are its parameters
     kubeconfig cannot be read, 6 Prometheus did not answer or several pools have this name in it.
     """
     seconds = span("--since", since, SINCE)
-    key, step = named(pool, namespace, kubeconfig, context), max(STEP, seconds / MOST_STEPS)
+    key, step = named(pool, namespace, options.kubeconfig, options.context), max(STEP, seconds / MOST_STEPS)
     shown = "/".join(key)
-    explain = ["servingpool", "explain", key[1], "-n", key[0], *same_place(kubeconfig, context)]
+    explain = ["servingpool", "explain", key[1], "-n", key[0], *same_place(options.kubeconfig, options.context)]
 
     def fleets(asked: Asked) -> Comparison | str:
         try:
@@ -69,7 +66,7 @@ def compare(  # noqa: PLR0913, a command line's options are its parameters
             echo(ENDED, err=True)
         return found
 
-    found = Source(prometheus, config, backend, match).ask(key, fleets)
+    found = Source(options, match).ask(key, fleets)
     if isinstance(found, str):
         echo(found, err=True)
         raise typer.Exit(3)

@@ -9,17 +9,18 @@ import typer
 
 from servingpool.adapters.prometheus.own_record import OwnRecord
 from servingpool.cli.extras import needs
-from servingpool.cli.kubectl import Context, Kubeconfig, connect, same_place, told
+from servingpool.cli.kubectl import connect, same_place, told
 from servingpool.cli.output import echo
-from servingpool.cli.own_record import Match, Prometheus, Source
-from servingpool.cli.source import Backend, Config
+from servingpool.cli.own_record import Match, Source
+from servingpool.cli.source import Options, asks
 
 LOOPBACK = "127.0.0.1"
 TIMEOUT = 10.0
 """Seconds for one query: charts are asked for again after some seconds."""
 
 
-def dashboard(  # noqa: PLR0913, one parameter an option
+@asks
+def dashboard(
     *,
     namespace: Annotated[
         str | None,
@@ -27,9 +28,7 @@ def dashboard(  # noqa: PLR0913, one parameter an option
             "--namespace", "-n", help="Only the pools of this namespace. Default: all namespaces.", show_default=False
         ),
     ] = None,
-    prometheus: Prometheus = None,
-    config: Config = None,
-    backend: Backend = "default",
+    options: Options,
     match: Match = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8765,
     address: Annotated[
@@ -49,15 +48,13 @@ def dashboard(  # noqa: PLR0913, one parameter an option
             show_default=False,
         ),
     ] = "",
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
 ) -> None:
     """Serve pages about the pools on localhost: who is in trouble, and each pool's decisions, latency and cost.
 
     It reads the cluster with your rights and writes nothing. Charts come from the operator's own metrics in
     Prometheus; without it, pages show what the pools' status holds.
 
-    Example: `servingpool dashboard --prometheus http://localhost:9090 --open`
+    Example: `servingpool dashboard --open`
 
     Exit codes: 0 stopped on request, 2 wrong usage or a port in use, 4 the kubeconfig cannot be used.
     """
@@ -67,14 +64,14 @@ def dashboard(  # noqa: PLR0913, one parameter an option
     if grafana and not grafana.startswith(("http://", "https://")):
         echo(f"--grafana must be http:// or https://, got '{grafana}'", err=True)
         raise typer.Exit(2)
-    record = None if prometheus is None and config is None else _record(Source(prometheus, config, backend, match))
     with told():
-        connect(kubeconfig, context)
+        connect(options.kubeconfig, options.context)
+    record = _record(Source(options, match))
     if address not in {LOOPBACK, "::1", "localhost"}:
         echo(f"Anyone who reaches {address} sees the pools with your rights; there is no login.", err=True)
     try:
         run(
-            lambda: connect(kubeconfig, context),
+            lambda: connect(options.kubeconfig, options.context),
             record,
             namespace=namespace,
             address=address,
@@ -84,7 +81,7 @@ def dashboard(  # noqa: PLR0913, one parameter an option
             warn=lambda text: echo(text, err=True),
             browse=browse,
             grafana=grafana,
-            where=same_place(kubeconfig, context),
+            where=same_place(options.kubeconfig, options.context),
         )
     except PortError as error:
         echo(str(error), err=True)
@@ -93,8 +90,13 @@ def dashboard(  # noqa: PLR0913, one parameter an option
         return
 
 
-def _record(source: Source) -> Callable[[tuple[str, str]], OwnRecord]:
-    """Source of each pool's record. A wrong URL ends the command."""
-    asked, labels = source.chosen()
+def _record(source: Source) -> Callable[[tuple[str, str]], OwnRecord] | None:
+    """Source of each pool's record; None where no Prometheus is named or found. A wrong URL ends the command."""
+    try:
+        asked, labels = source.chosen()
+    except typer.Exit:
+        if source.options.prometheus is not None or source.options.config is not None:
+            raise
+        return None
     asked = asked.model_copy(update={"timeout": TIMEOUT})
     return lambda key: OwnRecord(asked, key, labels)

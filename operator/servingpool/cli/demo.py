@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from servingpool.api.duration import DurationBetween
 from servingpool.cli.extras import needs
-from servingpool.cli.output import echo_json, terminal
+from servingpool.cli.output import JsonOnly, echo_json, terminal
 from servingpool.decision.pool import Pool, Slo
 
 if TYPE_CHECKING:
@@ -40,14 +40,12 @@ def demo(  # noqa: PLR0913, a command line's options are its parameters
     max_replicas: Annotated[int, typer.Option(min=1, max=64, help="Highest replica count of every policy.")] = 16,
     price: Annotated[float | None, typer.Option(min=0, help="Dollars per GPU-hour; adds the cost of each run.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of start-up times, scrape phases and generated traces.")] = 0,
-    output: Annotated[Path, typer.Option(help="File for the report (HTML).")] = Path("report/demo.html"),
+    report: Annotated[Path, typer.Option(help="File for the report (HTML).")] = Path("report/demo.html"),
     picture: Annotated[
         Path | None, typer.Option(help="File for a chart of load, replicas and TTFT (SVG).", dir_okay=False)
     ] = None,
     open_report: Annotated[bool, typer.Option("--open/--no-open", help="Open the report in a browser.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the comparison as JSON instead of a table, with the keys below.")
-    ] = False,
+    output: JsonOnly = None,
 ) -> None:
     """Compare the operator with other autoscalers on one hour of real traffic, in seconds.
 
@@ -60,7 +58,7 @@ def demo(  # noqa: PLR0913, a command line's options are its parameters
 
         servingpool demo --trace azure-code --hardware h100-70b-tp4 --tpot 100ms --open
 
-        servingpool demo --trace my-requests.csv --price 2.50 --json | jq .conclusion
+        servingpool demo --trace my-requests.csv --price 2.50 -o json | jq .conclusion
 
     JSON: format, verdict (cheapest, level, dearer, missed), conclusion, entries (label, role, settings, held, result,
     changes), frontier and variants (label, attainment, gpu_hours, average_replicas). New keys may be added; format
@@ -105,19 +103,19 @@ def demo(  # noqa: PLR0913, a command line's options are its parameters
         price=price,
         seed=seed,
     )
-    write(output, page(comparison, command), "--output")
+    write(report, page(comparison, command), "--report")
     if picture is not None:
         write(picture, drawn(comparison), "--picture")
-    if as_json:
+    if output is not None:
         found = conclude(comparison)
         document = {"verdict": found.verdict.value, "conclusion": found.sentence, **comparison.to_dict()}
         echo_json(orjson.dumps(document))
     else:
         console = terminal()
         console.print(summary(comparison))
-        console.print(f"\nReport: {output}", highlight=False, soft_wrap=True)
+        console.print(f"\nReport: {report}", highlight=False, soft_wrap=True)
     if open_report:
-        webbrowser.open(output.resolve().as_uri())
+        webbrowser.open(report.resolve().as_uri())
 
 
 def again(**options: str | float | None) -> str:

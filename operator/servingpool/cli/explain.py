@@ -22,8 +22,6 @@ from servingpool.api.spec import Slo
 from servingpool.api.status import Change, Cost, LastDecision, Latency, RoleStatus, Status, TargetStatus, Throughput
 from servingpool.api.time import write
 from servingpool.cli.kubectl import (
-    Context,
-    Kubeconfig,
     Namespace,
     Output,
     PoolName,
@@ -34,8 +32,8 @@ from servingpool.cli.kubectl import (
     told,
 )
 from servingpool.cli.output import echo, terminal
-from servingpool.cli.own_record import Asked, Match, Prometheus, Source, no_record, point_in_time
-from servingpool.cli.source import Backend, Config
+from servingpool.cli.own_record import Asked, Match, Source, no_record, point_in_time
+from servingpool.cli.source import Options, asks
 from servingpool.cli.usage import wrong
 
 ACTIONS = {reason.value: reason.action for reason in Reason}
@@ -49,7 +47,8 @@ FUTURE = 60.0
 """Seconds after now that `--at` may be, for clocks that differ."""
 
 
-def explain(  # noqa: PLR0913, a command line's options are its parameters
+@asks
+def explain(
     pool: PoolName,
     *,
     namespace: Namespace = None,
@@ -63,12 +62,8 @@ def explain(  # noqa: PLR0913, a command line's options are its parameters
         ),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Explain each further decision until Ctrl-C.")] = False,
-    prometheus: Prometheus = None,
-    config: Config = None,
-    backend: Backend = "default",
+    options: Options,
     match: Match = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
 ) -> None:
     """Show the last decision for a pool: raw need, each limit, the figures and the conditions.
 
@@ -77,7 +72,7 @@ def explain(  # noqa: PLR0913, a command line's options are its parameters
 
     Example: `servingpool explain chat`
 
-    Example: `servingpool explain chat --at 2026-11-20T03:12 --prometheus http://localhost:9090`
+    Example: `servingpool explain chat --at 2026-11-20T03:12`
 
     Exit codes: 0 explained, 1 no such pool, 2 wrong usage, 3 no decision yet, 4 the cluster did not answer,
     5 the pool is not valid, 6 Prometheus did not answer or several pools have this name in it, 130 a watch was ended.
@@ -87,10 +82,10 @@ def explain(  # noqa: PLR0913, a command line's options are its parameters
     if match and at is None:
         wrong("--match chooses series in Prometheus: give --at too")
     if at is not None:
-        source = Source(prometheus, config, backend, match)
-        raise typer.Exit(_explain_past(named(pool, namespace, kubeconfig, context), at, output, source))
+        source = Source(options, match)
+        raise typer.Exit(_explain_past(named(pool, namespace, options.kubeconfig, options.context), at, output, source))
     with told():
-        pools = connect(kubeconfig, context)
+        pools = connect(options.kubeconfig, options.context)
         where = place(pools, pool, namespace)
         raw = pools.read(*where)
         if nobody := pools.nobody_decides(time.time()):
@@ -185,7 +180,8 @@ def show_past(key: tuple[str, str], status: Status, slo: Slo | None, console: Co
     decision = status.last_decision
     assert decision is not None
     decided = Text(f"decided {write(decision.at)}, {decision.verdict}", style="dim")
-    parts = [Text("from the operator's metrics in Prometheus"), *_explained(status, slo, decision, decided)]
+    told = _explained(status, slo, decision, decided, "not recorded")
+    parts = [Text("from the operator's metrics in Prometheus"), *told]
     _framed(console or terminal(), key, parts)
 
 
@@ -198,7 +194,9 @@ def _framed(console: Console, key: tuple[str, str], parts: Iterable[RenderableTy
         console.print(title, *parts, sep="\n")
 
 
-def _explained(status: Status, slo: Slo | None, decision: LastDecision, decided: Text) -> list[RenderableType]:
+def _explained(
+    status: Status, slo: Slo | None, decision: LastDecision, decided: Text, lacking: str = "unknown"
+) -> list[RenderableType]:
     return [
         *_cause(status),
         # Of a pool that cannot be judged the last decision is of another time.
@@ -208,7 +206,7 @@ def _explained(status: Status, slo: Slo | None, decision: LastDecision, decided:
         *(_roles(status.roles) if status.roles else (_steps(decision, status.replicas),)),
         Text(""),
         *((_targets(status.targets), Text("")) if status.targets else ()),
-        _figures(status, slo),
+        _figures(status, slo, lacking),
         Text(""),
         _conditions(status),
         *(Text(f"! {warning}", style="yellow") for warning in decision.warnings),
@@ -269,7 +267,7 @@ def _targets(targets: Iterable[TargetStatus]) -> Table:
     return table
 
 
-def _figures(status: Status, slo: Slo | None) -> Table:
+def _figures(status: Status, slo: Slo | None, lacking: str) -> Table:
     decision, throughput, latency = status.last_decision, status.throughput or Throughput(), status.latency or Latency()
     rows: list[tuple[str, Text | None]] = []
 
@@ -281,7 +279,7 @@ def _figures(status: Status, slo: Slo | None) -> Table:
         aside = "" if bounds.schedule is None else f"  by schedule {bounds.schedule}"
         row("bounds", f"{bounds.min} to {bounds.max}", aside=aside)
     objective = "" if slo is None else f"  objective {slo.attainment:g}%"
-    row("attainment, last hour", status.attainment, "%", objective)
+    row("attainment, last hour", None if status.attainment is None else f"{status.attainment:.4g}", "%", objective)
     for name, key in (("last 5 minutes", "attainmentNow"), ("last minute", "attainmentMinute")):
         share = None if decision is None else decision.figures.get(key)
         row(f"attainment, {name}", None if share is None else f"{100.0 * share:.4g}", "%")
@@ -303,16 +301,16 @@ def _figures(status: Status, slo: Slo | None) -> Table:
         row("load", decision.load, aside=_safe(decision, "  "))
         row("forecast", decision.forecast, " replicas kept busy", f"  in {decision.horizon}")
     row("cold start, measured", status.cold_start)
-    return _folded(rows)
+    return _folded(rows, lacking)
 
 
-def _folded(rows: list[tuple[str, Text | None]]) -> Table:
-    """The known figures, one a row, and a row with the names of the others."""
+def _folded(rows: list[tuple[str, Text | None]], lacking: str) -> Table:
+    """The known figures, one a row, and a row with the names of the others, which are `lacking`."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim")
     table.add_column()
     missing = ", ".join(name for name, figure in rows if figure is None)
-    for name, shown in (*rows, ("unknown", Text(missing, style="yellow") if missing else None)):
+    for name, shown in (*rows, (lacking, Text(missing, style="yellow") if missing else None)):
         if shown is not None:
             table.add_row(name, shown)
     return table

@@ -8,14 +8,15 @@ import typer
 
 from servingpool.api.status import Change
 from servingpool.cli.explain import changes as shown
-from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, Output, PoolName, named, printed
+from servingpool.cli.kubectl import Namespace, Output, PoolName, named, printed
 from servingpool.cli.output import echo, terminal
-from servingpool.cli.own_record import ENDED, MOST_LOOKS, SINCE, STEP, Asked, Match, Prometheus, Source, no_record
-from servingpool.cli.source import Backend, Config
+from servingpool.cli.own_record import ENDED, MOST_LOOKS, SINCE, STEP, Asked, Match, Source, no_record
+from servingpool.cli.source import Options, asks
 from servingpool.cli.usage import span, wrong
 
 
-def history(  # noqa: PLR0913, a command line's options are its parameters
+@asks
+def history(
     pool: PoolName,
     *,
     namespace: Namespace = None,
@@ -23,20 +24,16 @@ def history(  # noqa: PLR0913, a command line's options are its parameters
     step: Annotated[
         str, typer.Option(help="Time between two samples. Changes closer than this and the scrape interval are missed.")
     ] = "15s",
-    prometheus: Prometheus = None,
-    config: Config = None,
-    backend: Backend = "default",
+    options: Options,
     match: Match = None,
     output: Annotated[Output | None, typer.Option("--output", "-o", help="Print the changes for programs.")] = None,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
 ) -> None:
     """List the changes of a pool's replicas: when, from, to, how each ended, by whom and why.
 
     It reads the operator's own metrics in Prometheus. The last ten changes are in `status.history` too, and
     `servingpool explain` shows them without Prometheus. `servingpool explain --at` shows the figures of any time.
 
-    Example: `servingpool history chat --since 7d --prometheus http://localhost:9090`
+    Example: `servingpool history chat --since 7d`
 
     Exit codes: 0 listed, 2 wrong usage, 3 no change in that time, 4 the kubeconfig cannot be read,
     6 Prometheus did not answer or several pools have this name in it.
@@ -50,7 +47,7 @@ def history(  # noqa: PLR0913, a command line's options are its parameters
             f"--since {since} at --step {step} is {seconds / apart:,.0f} looks, over {MOST_LOOKS:,}: "
             f"give a --step of {seconds / MOST_LOOKS:.0f}s or more"
         )
-    key = named(pool, namespace, kubeconfig, context)
+    key = named(pool, namespace, options.kubeconfig, options.context)
 
     def changes(asked: Asked) -> list[Change] | None:
         found = list(past.changes(asked.record, asked.now - seconds, asked.now, apart))
@@ -60,7 +57,7 @@ def history(  # noqa: PLR0913, a command line's options are its parameters
             echo(ENDED, err=True)
         return found or None
 
-    found = Source(prometheus, config, backend, match).ask(key, changes)
+    found = Source(options, match).ask(key, changes)
     if output is not None and found is not None:
         printed([one.to_dict() for one in found], output)
     elif found:

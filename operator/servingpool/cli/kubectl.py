@@ -101,19 +101,12 @@ def same_place(kubeconfig: Path | None, context: str | None) -> list[str]:
 
 
 def place(pools: Pools, name: str, namespace: str | None) -> tuple[str, str]:
-    """Namespace and name of a pool. ClusterError.
-
-    A namespace may be called as a pool's kind is: without -n, servingpool/chat is the pool chat of such a namespace if
-    there is one.
-    """
-    within, _, bare = name.partition("/")
-    if namespace is None and within in POOL_KINDS and bare and "/" not in bare and pools.has(within, bare):
-        return within, bare
+    """Namespace and name of a pool; servingpool/chat is a kind and a name, as in kubectl."""
     return _place(name, namespace, lambda: pools.namespace)
 
 
 def named(name: str, namespace: str | None, kubeconfig: Path | None, context: str | None) -> tuple[str, str]:
-    """Namespace and name of a pool, without asking the cluster: servingpool/chat is always a kind and a name."""
+    """Namespace and name of a pool, without asking the cluster."""
 
     def default() -> str:
         try:

@@ -54,7 +54,7 @@ def lab(  # noqa: PLR0913, one parameter an option
         float, typer.Option(min=0, max=1800, help="Seconds that a new replica loads before it is ready.")
     ] = 60.0,
     directory: Annotated[
-        Path, typer.Option(help="Folder for data, kubeconfig and logs. It is emptied at each start.")
+        Path, typer.Option(metavar="FOLDER", help="Folder for data, kubeconfig and logs. It is emptied at each start.")
     ] = Path(".lab"),
 ) -> None:
     """Run the operator on this machine: real kube-apiserver, real Prometheus, emulated replicas, a replayed trace.

@@ -59,6 +59,8 @@ PLACE = ("-n", "--namespace", "--context", "--kubeconfig")
 MODULES = {"release": "adopt", "resume": "pause"}
 """Module of a command whose module has another name."""
 EXAMPLE = re.compile(r"Example: `([^`]+)`")
+TAKES = dict.fromkeys(("path", "file", "list[Path]"), "FILE") | {"int range": "N", "json": "json"}
+"""What an option takes, by the library's name of its type."""
 NO_FILES = ":4"
 """Cobra's directive: complete nothing else, no names of files either."""
 
@@ -95,7 +97,19 @@ class Lazy(Commands):
 
 
 class Command(TyperCommand):
-    """A command whose help shows each example on a line of its own, to be copied."""
+    """A command whose help names what options take, and shows each example on a line of its own, to be copied."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """The help, with FILE, N or the option's own name where the library writes a type, such as <list[Path]>."""
+        each: Any
+        for each in self.params:
+            kind = each.display_type(ctx).strip("<>")
+            if each.param_type_name == "argument":
+                each.display_type = lambda _: ""
+            elif not each.is_flag:
+                name = each.name.upper().replace("_", "-")
+                each.metavar = each.metavar or (kind if "|" in kind else TAKES.get(kind, name))
+        super().format_help(ctx, formatter)
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         """The docstring, with its examples unwrapped."""

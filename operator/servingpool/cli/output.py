@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -21,6 +21,7 @@ WIDE = 200
 """Columns where no terminal has a width."""
 LINES = "\n\t"
 """Characters that a text of several lines, such as YAML, may have."""
+JsonOnly = Annotated[Literal["json"] | None, typer.Option("--output", "-o", help="Print JSON with the keys below.")]
 
 
 def echo(text: str | bytes = "", *, err: bool = False, nl: bool = True) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
@@ -29,7 +28,6 @@ STEP = Range("1s", "1d", "15s or 1m")
 MOST_LOOKS = 2_500_000
 """Looks of one command, 250 queries: a year at the operator's interval is 2.1 million."""
 
-Prometheus = Annotated[str | None, source.prometheus_of("the operator")]
 Match = Annotated[
     list[str] | None,
     typer.Option(metavar="LABEL=VALUE", help="A label that the series must have, such as cluster=eu. Repeatable."),
@@ -66,9 +64,7 @@ class Asked:
 class Source:
     """Options on the Prometheus that scrapes the operator."""
 
-    prometheus: str | None
-    config: Path | None
-    backend: str
+    options: source.Options
     match: list[str] | None
 
     def chosen(self) -> tuple[BackendConfig, dict[str, str]]:
@@ -80,7 +76,7 @@ class Source:
             if not equals or not name.isidentifier():
                 wrong(f"--match must be LABEL=VALUE, got '{each}'")
             labels[name] = value
-        return source.chosen(self.config, self.prometheus, self.backend)[1], labels
+        return self.options.found().source, labels
 
     def ask(self, key: tuple[str, str], question: Callable[[Asked], T]) -> T:
         """Answer of Prometheus on a pool; without an answer the command ends with a sentence."""

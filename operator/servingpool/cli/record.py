@@ -19,17 +19,15 @@ from servingpool.adapters.cluster.kinds import DEPLOYMENT, STATEFUL_SET
 from servingpool.adapters.cluster.scale import known_sort
 from servingpool.adapters.cluster.survey import Named, Survey, scalables, survey, surveyed
 from servingpool.adapters.prometheus.backend import PrometheusBackend
-from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.engines import EngineMetrics
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable
 from servingpool.cli.figures import ANY_ENGINE, Target
-from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, namespace_of, sentence, told
+from servingpool.cli.kubectl import Namespace, namespace_of, sentence, told
 from servingpool.cli.logs import quiet
 from servingpool.cli.output import echo, terminal
-from servingpool.cli.source import Backend, Config, Prometheus, chosen, now, unavailable
+from servingpool.cli.source import Options, Where, asks, now, unavailable
 from servingpool.cli.usage import HISTORY, span, workload
 from servingpool.decision.observation import Unknown
-from servingpool.reconcile.config import OperatorConfig
 from servingpool.recording.format import (
     Chunk,
     Header,
@@ -54,15 +52,14 @@ NOT_ANSWERED = 1
 """Exit code."""
 
 
+@asks
 def record(  # noqa: PLR0913, a command line's options are its parameters
     target: Annotated[str, typer.Argument(metavar="KIND/NAME", help="The workload whose engines serve.")],
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write; the same file is continued.")],
+    file: Annotated[Path, typer.Option("--file", "-f", help="File to write; the same file is continued.")],
     since: Annotated[str, typer.Option(help="How far back, 10m to 90d.")] = "7d",
     namespace: Namespace = None,
-    prometheus: Prometheus = None,
-    config: Config = None,
-    backend: Backend = "default",
+    options: Options,
     engine: Annotated[str | None, typer.Option(help="Default: as the pods' metrics tell.")] = None,
     model: Annotated[str | None, typer.Option(help="Default: as the pods' metrics tell.")] = None,
     step: Annotated[int, typer.Option(min=5, max=60, help="Seconds between two samples.")] = 15,
@@ -70,8 +67,6 @@ def record(  # noqa: PLR0913, a command line's options are its parameters
         int, typer.Option(min=10_000, max=2_000_000, help="Samples in the answer of one query, at most.")
     ] = 200_000,
     pause: Annotated[float, typer.Option(min=0, max=60, help="Seconds after each query, at least.")] = 0.2,
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
 ) -> None:
     """Record a workload's metrics and replicas from Prometheus into one file.
 
@@ -79,18 +74,17 @@ def record(  # noqa: PLR0913, a command line's options are its parameters
     same command goes on where it stopped. The file holds counters, gauges and pod names; no prompt and no address.
     With --engine and --model it needs no cluster.
 
-    Example: `servingpool record deployment/llama -n chat --since 7d --prometheus http://localhost:9090 -o llama.rec`
+    Example: `servingpool record deployment/llama -n chat --since 7d -f llama.rec`
 
     Exit codes: 0 recorded, 1 no such target, no history of it, or Prometheus did not answer, 2 wrong usage, 4 the
     cluster refused or did not answer.
     """
     quiet()
-    found, asked = chosen(config, prometheus, backend)
     (kind, name), seconds = workload(target), span("--since", since, HISTORY)
-    within = namespace_of(namespace, kubeconfig, context, asks=engine is None or model is None)
-    order = Order(output, seconds, float(step), Pace(max_samples, pause))
-    where = Where(found, asked, None if kubeconfig is None else str(kubeconfig), context)
-    raise typer.Exit(run(Target(within, kind, name, engine, model), order, where))
+    blind = engine is not None and model is not None
+    within = namespace_of(namespace, options.kubeconfig, options.context, asks=not blind)
+    order = Order(file, seconds, float(step), Pace(max_samples, pause))
+    raise typer.Exit(run(Target(within, kind, name, engine, model), order, options.found()))
 
 
 class Failed(Exception):
@@ -110,16 +104,6 @@ class Order:
     """How far back."""
     step: float
     pace: Pace = field(default_factory=Pace)
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Prometheus and cluster that are asked."""
-
-    config: OperatorConfig
-    source: BackendConfig
-    kubeconfig: str | None
-    context: str | None
 
 
 def run(target: Target, order: Order, where: Where) -> int:

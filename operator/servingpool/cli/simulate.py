@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from servingpool.cli.extras import needs
-from servingpool.cli.output import echo_json, terminal
+from servingpool.cli.output import JsonOnly, echo_json, terminal
 from servingpool.reconcile.plan.pool_plan import core_pool
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def simulate(
     policy: Annotated[
         str, typer.Option(help="servingpool, static:N, or a baseline such as hpa-running:16 or llmd-slo-aware.")
     ] = "servingpool",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON with the keys below.")] = False,
+    output: JsonOnly = None,
 ) -> None:
     """Simulate one scaling policy on one trace, on virtual time.
 
@@ -57,7 +57,7 @@ def simulate(
 
         servingpool simulate --pool pool.yaml --fleet h100-8b-tp1 --policy static:4
 
-        servingpool simulate --pool pool.yaml --trace requests.csv --json | jq .score.attainment
+        servingpool simulate --pool pool.yaml --trace requests.csv -o json | jq .score.attainment
 
     A fleet description with its defaults; only hardware is required:
 
@@ -107,7 +107,7 @@ def simulate(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     held = result.score.attainment >= result.slo.attainment
-    if as_json:
+    if output is not None:
         changes = [change.to_dict() for change in watched.changes]
         echo_json(orjson.dumps({**result.to_dict(), "held": held, "changes": changes}))
     else:

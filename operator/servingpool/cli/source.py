@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import re
 import socket
 import time
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import typer
 from pydantic import ValidationError
 
+from servingpool.adapters.cluster.api_server import ApiServer
+from servingpool.adapters.cluster.kubeconfig import Login
 from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.http_client import PrometheusClient
 from servingpool.adapters.prometheus.rows import Unread
 from servingpool.api.duration import brief
 from servingpool.api.serving_pool import said
+from servingpool.cli import tunnel
+from servingpool.cli.kubectl import Context, Kubeconfig
 from servingpool.cli.output import echo
 from servingpool.cli.usage import wrong
 from servingpool.reconcile.config import ConfigError, OperatorConfig, load
@@ -41,7 +49,7 @@ def _beside_config(context: typer.Context, value: str | None) -> str | None:
     return None if named and _by(context, "prometheus") == "ENVIRONMENT" else value
 
 
-def beside_url(context: typer.Context, value: str) -> str:
+def _beside_url(context: typer.Context, value: str) -> str:
     """The name of a backend, which no URL stands beside."""
     _one_server(context)
     return value
@@ -59,30 +67,63 @@ def _by(context: typer.Context, name: str) -> str:
     return source.name if source else ""
 
 
-def prometheus_of(scraped: str) -> object:
-    """The option --prometheus."""
-    return typer.Option(
-        metavar="URL",
-        help=f"A Prometheus that scrapes {scraped}.",
-        envvar="SERVINGPOOL_PROMETHEUS",
-        show_default=False,
-        callback=_beside_config,
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Prometheus and cluster that are asked."""
+
+    config: OperatorConfig
+    source: BackendConfig
+    kubeconfig: str | None = None
+    context: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options that say which Prometheus and which cluster are asked, as they were given."""
+
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="A Prometheus that scrapes engines and operator, or NAMESPACE/SERVICE of one in the cluster. "
+            "Default: the one that is found there.",
+            envvar="SERVINGPOOL_PROMETHEUS",
+            show_default=False,
+            callback=_beside_config,
+        ),
+    ] = None
+    config: Annotated[
+        Path | None,
+        typer.Option(help="The operator's configuration (YAML), for credentials.", envvar="SERVINGPOOL_CONFIG"),
+    ] = None
+    backend: Annotated[str, typer.Option(help="Which Prometheus of the configuration.", callback=_beside_url)] = (
+        "default"
     )
+    context: Context = None
+    kubeconfig: Kubeconfig = None
+
+    def found(self) -> Where:
+        """The servers. Wrong options, and a Prometheus that is not found, end the command."""
+        url, path = self.prometheus, None if self.kubeconfig is None else str(self.kubeconfig)
+        if tunnel.SERVICE.fullmatch(url or "") or (url is None and self.config is None):
+            url = tunnel.to_prometheus(url, lambda: ApiServer.of(Login(path, self.context)))
+        found = settings(self.config, url)
+        return Where(found, backend_of(found, url, self.backend), path, self.context)
 
 
-Config = Annotated[
-    Path | None, typer.Option(help="The operator's configuration, for credentials.", envvar="SERVINGPOOL_CONFIG")
-]
-Backend = Annotated[str, typer.Option(help="Which Prometheus of the configuration.", callback=beside_url)]
-Prometheus = Annotated[str | None, prometheus_of("the engines")]
+def asks(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options of `Options` in place of its parameter `options`."""
+    own, more = (dict(inspect.signature(each, eval_str=True).parameters) for each in (command, Options))
+    del own["options"]
 
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        command(**{name: given[name] for name in own}, options=Options(**{name: given[name] for name in more}))
 
-def chosen(config: Path | None, prometheus: str | None, backend: str) -> tuple[OperatorConfig, BackendConfig]:
-    """The configuration, with the chosen Prometheus. Wrong options end the command."""
-    if config is None and prometheus is None:
-        wrong("Give --prometheus URL or --config FILE")
-    found = settings(config, prometheus)
-    return found, backend_of(found, prometheus, backend)
+    parameters = [*own.values(), *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in more.values())]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
 
 
 def backend_of(found: OperatorConfig, prometheus: str | None, backend: str) -> BackendConfig:

@@ -17,18 +17,16 @@ from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.adapters.cluster.survey import Named, Survey, given_kind, scalables, scaled_by, survey, surveyed
 from servingpool.adapters.prometheus import page as pages
 from servingpool.adapters.prometheus.backend import PrometheusBackend
-from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.engines import EngineMetrics
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable
 from servingpool.adapters.prometheus.samples import ReadRequest, sample_of
 from servingpool.cli.figures import ANY_ENGINE
-from servingpool.cli.kubectl import AllNamespaces, Context, Kubeconfig, Namespace, namespace_of, told
+from servingpool.cli.kubectl import AllNamespaces, Namespace, namespace_of, told
 from servingpool.cli.logs import quiet
 from servingpool.cli.output import echo
-from servingpool.cli.source import Backend, Config, Prometheus, chosen, now, unavailable
+from servingpool.cli.source import Options, Where, asks, now, unavailable
 from servingpool.cli.usage import HISTORY, span, target_of, wrong
 from servingpool.decision.observation import Unknown
-from servingpool.reconcile.config import OperatorConfig
 from servingpool.recording.format import Chunk
 from servingpool.recording.recorder import LADDER
 from servingpool.recording.suggestion import Facts, Past, manifest, past
@@ -43,10 +41,11 @@ NOT_FOUND = 1
 """Exit code."""
 
 
-def suggest(  # noqa: PLR0913, a command line's options are its parameters
+@asks
+def suggest(
     target: Annotated[
         str | None,
-        typer.Argument(metavar="[KIND/NAME]", help="A workload, or hpa/NAME or scaledobject/NAME for what it scales."),
+        typer.Argument(metavar="KIND/NAME", help="A workload, or hpa/NAME or scaledobject/NAME for what it scales."),
     ] = None,
     *,
     all_namespaces: AllNamespaces = False,
@@ -56,11 +55,7 @@ def suggest(  # noqa: PLR0913, a command line's options are its parameters
         list[str] | None,
         typer.Option(metavar="PRODUCT=DOLLARS", help="Dollars per hour of this GPU product. Repeatable."),
     ] = None,
-    prometheus: Prometheus = None,
-    config: Config = None,
-    backend: Backend = "default",
-    context: Context = None,
-    kubeconfig: Kubeconfig = None,
+    options: Options,
 ) -> None:
     """Print a ServingPool in Recommend mode, with a comment on where each line comes from.
 
@@ -71,7 +66,7 @@ def suggest(  # noqa: PLR0913, a command line's options are its parameters
     at which requests queued.
     With -A it looks at all that serve an LLM and can be scaled.
 
-    Example: `servingpool suggest hpa/llama -n chat --prometheus http://localhost:9090 > pool.yaml`
+    Example: `servingpool suggest hpa/llama -n chat > pool.yaml`
 
     Exit codes: 0 suggested, 1 no such target, no engine in it, or Prometheus did not answer, 2 wrong usage, 4 the
     cluster refused or did not answer.
@@ -80,18 +75,10 @@ def suggest(  # noqa: PLR0913, a command line's options are its parameters
     if (target is None) != all_namespaces:
         wrong("Give KIND/NAME, hpa/NAME or scaledobject/NAME, or -A for all")
     kind, name = ("", "") if target is None else target_of(target)
-    found, asked = chosen(config, prometheus, backend)
     span("--since", since, HISTORY)
-    order = Order(
-        kind=kind,
-        namespace=namespace_of(namespace, kubeconfig, context),
-        name=name,
-        since=since,
-        prices=_prices(gpu_price or ()),
-        kubeconfig=None if kubeconfig is None else str(kubeconfig),
-        context=context,
-    )
-    raise typer.Exit(run(order, found, asked))
+    within = namespace_of(namespace, options.kubeconfig, options.context)
+    order = Order(kind, within, name, since, _prices(gpu_price or ()))
+    raise typer.Exit(run(order, options.found()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +92,6 @@ class Order:
     since: str
     prices: Mapping[str, float]
     """Dollars of a GPU-hour by GPU product or instance type."""
-    kubeconfig: str | None
-    context: str | None = None
 
 
 def _prices(given: Iterable[str]) -> dict[str, float]:
@@ -124,23 +109,23 @@ def _prices(given: Iterable[str]) -> dict[str, float]:
     return found
 
 
-def run(order: Order, config: OperatorConfig, source: BackendConfig) -> int:
+def run(order: Order, where: Where) -> int:
     """The exit code."""
     try:
         with told():
-            return asyncio.run(_run(order, config, source, now(source)))
+            return asyncio.run(_run(order, where, now(where.source)))
     except MetricsUnavailable as error:
-        echo(unavailable(str(error), source), err=True)
+        echo(unavailable(str(error), where.source), err=True)
         return NOT_FOUND
 
 
-async def _run(order: Order, config: OperatorConfig, source: BackendConfig, end: float) -> int:
-    cluster = await Cluster.connect(order.kubeconfig, order.context)
-    prometheus = PrometheusBackend(source, config.known_engines)
+async def _run(order: Order, where: Where, end: float) -> int:
+    cluster = await Cluster.connect(where.kubeconfig, where.context)
+    prometheus, engines = PrometheusBackend(where.source, where.config.known_engines), where.config.known_engines
     manifests = []
     try:
         async for _, around in _surveys(cluster, order):
-            facts = await _facts(order, around, prometheus, config.known_engines, end)
+            facts = await _facts(order, around, prometheus, engines, end)
             if isinstance(facts, Facts):
                 manifests.append(manifest(facts))
             elif order.kind:

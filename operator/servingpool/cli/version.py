@@ -13,7 +13,7 @@ from servingpool.adapters.cluster.kinds import OPERATOR, path_of
 from servingpool.adapters.cluster.pools import Pools
 from servingpool.api.crd import manifests
 from servingpool.cli.kubectl import Context, Kubeconfig, Output, connect, printed, told
-from servingpool.cli.output import echo, table
+from servingpool.cli.output import echo
 
 APART = 3
 """Exit code: they do not fit."""
@@ -40,6 +40,8 @@ def version(
     if client:
         _show({"client": __version__}, [], output)
         return
+    if output is None:  # as kubectl, which tells its own version whatever the cluster says
+        _show({"client": __version__}, [], None)
     with told():
         pools = connect(kubeconfig, context)
         operators, lacking = _operators(pools), _lacking(pools)
@@ -118,8 +120,10 @@ def _show(found: Mapping[str, Any], problems: list[str], output: Output | None) 
     if output is not None:
         printed({**found, **({"problems": problems} if problems else {})}, output)
         return
-    operators: Mapping[str, str] = found.get("operators", {})
-    table([("client", str(found["client"])), *(("operator", f"{there} ({name})") for name, there in operators.items())])
+    if "operators" not in found:
+        echo(f"client    {found['client']}")
+    for name, there in found.get("operators", {}).items():
+        echo(f"operator  {there} ({name})")
     for problem in problems:
         echo(problem, err=True)
     if "operators" in found and not problems:

@@ -24,6 +24,7 @@ from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.cli import record as recording
 from servingpool.cli.backtest import backtest
 from servingpool.cli.figures import Target
+from servingpool.cli.source import Where
 from servingpool.reconcile.config import OperatorConfig
 from servingpool.recording import verdict
 from servingpool.recording.format import Chunk, Header
@@ -132,7 +133,6 @@ def test_exits_3_where_auto_would_have_missed_the_slo(servingpool: Command) -> N
         ((*BASE, "--cold-start", "2 minutes"), 2, "allowed: 1s to 1h"),
         (("backtest", "deployment/x", "--as-job", "i", "--pool", "x.yaml"), 2, "--as-job cannot be used with --pool"),
         (("backtest", "--collect", "llama.rec"), 1, "holds no line of"),
-        (("record", "deployment/x", "-o", "x.rec"), 2, "Give --prometheus URL or --config FILE"),
     ],
 )
 def test_bad_input_is_refused_with_what_is_allowed(
@@ -254,7 +254,7 @@ def test_why_a_target_has_no_recording_has_the_api_servers_words(monkeypatch: py
 
     monkeypatch.setattr(recording, "attempt", fails)
     source = BackendConfig(url="http://prometheus")
-    where = recording.Where(OperatorConfig(backends=(source,)), source, None, None)
+    where = Where(OperatorConfig(backends=(source,)), source)
     found = recording.record_each([Named("chat", "sts", "llama")], 600.0, where, with_namespace=True)
     said = 'Cannot read chat/llama: 403 Forbidden: User "alice" cannot list pods'
     assert found == {Path("chat.statefulset.llama.rec"): said}

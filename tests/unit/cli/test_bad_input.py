@@ -79,6 +79,20 @@ def empty_cluster(path: str) -> Reply:
     return 200, "application/json", json.dumps(table)
 
 
+def misspelt(path: str) -> Reply:
+    if "lama-70b" in path:
+        return status(404, "NotFound", 'deployments "lama-70b" not found')
+    there = {"items": [{"metadata": {"name": "llama-70b"}}]}
+    return (200, "application/json", json.dumps(there)) if path.endswith("/deployments") else empty_cluster(path)
+
+
+def two_servers(path: str) -> Reply:
+    labels = {"operated-prometheus": "true"}
+    metas = [{"namespace": space, "name": "prometheus-operated", "labels": labels} for space in ("eu", "us")]
+    there = {"items": [{"metadata": one} for one in metas]}
+    return (200, "application/json", json.dumps(there)) if path.endswith("/services") else empty_cluster(path)
+
+
 def not_found(_: str) -> Reply:
     return 404, "text/plain", "404 page not found\n"
 
@@ -129,8 +143,8 @@ def servers() -> Iterator[tuple[Servers, str]]:
 
 POOL = ("pause chat", "resume chat", "adopt chat", "release chat", "explain chat")
 CLUSTER = (*POOL, "check deployment/llama", "suggest deployment/llama")
-RECORDS = ("record deployment/llama -o llama.rec", "backtest deployment/llama --ttft 2s --max 4")
-BLIND = "record deployment/llama --engine vllm --model llama -o llama.rec"
+RECORDS = ("record deployment/llama -f llama.rec", "backtest deployment/llama --ttft 2s --max 4")
+BLIND = "record deployment/llama --engine vllm --model llama -f llama.rec"
 OWN = ("history chat", "compare chat", "explain chat --at 2026-11-20T03:12")
 
 
@@ -164,9 +178,25 @@ CASES = [
     Case("Prometheus' clock is 2 h ahead of this machine's", ("history chat",), prometheus=ahead),
     Case(
         "A kind that the API server does not have",
-        ("suggest service/x", "check service/x", "record service/x -o x.rec", "backtest service/x"),
+        ("suggest service/x", "check service/x", "record service/x -f x.rec", "backtest service/x"),
     ),
-    Case("No target", ("suggest llama", "check hpa/x", "record llama -o x.rec", "backtest llama", "adopt a/b/c")),
+    Case("A workload that is not there", ("check deployment/lama-70b", "suggest deployment/lama-70b"), api=misspelt),
+    Case("No Prometheus in the cluster", ("check deployment/llama", "history chat")),
+    Case("Several Prometheus in the cluster", ("suggest deployment/llama", "history chat"), api=two_servers),
+    Case("No rights to look for Prometheus in the cluster", ("suggest deployment/llama",), api=forbidden),
+    Case(
+        "No target",
+        (
+            "check",
+            "check deployment/",
+            "suggest llama",
+            "check hpa/x",
+            "record llama -f x.rec",
+            "backtest llama",
+            "adopt a/b/c",
+        ),
+    ),
+    Case("A pool without a name", ("pause /qwen", "pause prod/", "pause prod/qwen -n chat")),
     Case("A year at one second", ("history chat --since 366d --step 1s",)),
     Case(
         "A time that is none",
@@ -174,7 +204,7 @@ CASES = [
             "history chat --since soon",
             "compare chat --since 10y",
             "suggest deployment/llama --since 1s",
-            "record deployment/llama --since 100d -o llama.rec",
+            "record deployment/llama --since 100d -f llama.rec",
             "explain chat --at yesterday",
             "explain chat --at 2999-01-01",
         ),
@@ -187,14 +217,13 @@ CASES = [
         (
             *(f"{command} --prometheus localhost:9090" for command in (*OWN, "check deployment/llama")),
             "suggest deployment/llama --prometheus ftp://prometheus",
-            "record deployment/llama -o llama.rec --prometheus https://",
+            "record deployment/llama -f llama.rec --prometheus https://",
             "backtest deployment/llama --prometheus http://ann:secret@prometheus:9090",
             "dashboard --prometheus http://prometheus:9090?x=1",
         ),
     ),
     Case(
-        "A --prometheus that only the cluster knows",
-        ("history chat --prometheus http://prometheus.monitoring:9090",),
+        "A --prometheus that only the cluster knows", ("history chat --prometheus http://prometheus.monitoring:9090",)
     ),
     Case("A past, with a kubeconfig that is none", OWN, kubeconfig="not: [yaml"),
     Case(
@@ -213,8 +242,8 @@ CASES = [
             "demo --max-replicas 65",
             "demo --attainment 10",
             "demo --price free",
-            "record deployment/llama -o llama.rec --step 1",
-            "record deployment/llama -o llama.rec --step 10s",
+            "record deployment/llama -f llama.rec --step 1",
+            "record deployment/llama -f llama.rec --step 10s",
             "lab --load-seconds 7200",
         ),
     ),
@@ -232,10 +261,18 @@ CASES = [
             "history chat -o csv",
         ),
     ),
-    Case("A label without a value", ("history chat --match eu", "compare chat --match =eu")),
+    Case(
+        "A label without a value, or a use",
+        ("history chat --match eu", "compare chat --match =eu", "explain chat --match a=b"),
+    ),
     Case("A price without its product", ("suggest deployment/llama --gpu-price 2.50",)),
     Case("A file and a server at once, without a target", ("check --config good.yaml --prometheus http://p:9090",)),
     Case("A configuration and no such server in it", ("check deployment/llama --config good.yaml --backend eu",)),
+    Case("A namespace that the server is closed to", ("check deployment/llama -n chat --config closed.yaml",)),
+    Case(
+        "An engine that is none, or without metrics",
+        tuple(f"check deployment/llama --engine {one}" for one in ("ollamma", "ollama")),
+    ),
     Case("A ConfigMap as --config", ("check --config configmap.yaml", "run --config configmap.yaml")),
     Case("A wrong configuration", ("check --config stale.yaml", "check --config misspelt.yaml")),
     Case("A trace that is not there", ("demo --trace /nonexistent.csv", "demo --trace azure")),
@@ -246,6 +283,7 @@ CASES = [
 BACKENDS = "backends: [{name: default, url: 'http://prometheus:9090'%s}]\n"
 FILES = {
     "good.yaml": BACKENDS % "",
+    "closed.yaml": BACKENDS % ", namespaces: [team-*, shared]",
     "stale.yaml": BACKENDS % ", staleness: 5s",
     "misspelt.yaml": "leaderElecton: {}\n" + BACKENDS % "",
     "configmap.yaml": f"kind: ConfigMap\ndata: {{config.yaml: {json.dumps(BACKENDS % '')}}}\n",
@@ -310,7 +348,7 @@ def run(case: Case, command: str, prometheus: str, names: dict[str, str]) -> Tol
     words = command.split()
     asks = words[0] in ASKS_PROMETHEUS or "--at" in words
     chosen = {"--config", "--from", "--prometheus"} & set(words)
-    more = ["--prometheus", prometheus] if asks and not chosen else []
+    more = ["--prometheus", prometheus] if asks and not chosen and "in the cluster" not in case.name else []
     done = CliRunner().invoke(app, [*words, *more])
     text = done.stderr.strip()
     if not isinstance(done.exception, (SystemExit, type(None))):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -61,14 +62,16 @@ async def test_of_a_large_deployment_few_pods_are_shown_and_all_are_explained(
     monkeypatch.setattr(check, "Cluster", FakeCluster)
     monkeypatch.setattr(check, "ready_pods", ready_pods)
     monkeypatch.setattr(check, "PrometheusBackend", FakeBackend)
+    before: list[Any] = []
+    monkeypatch.setattr(check, "table", lambda _: before.append(capsys.readouterr()))
     name = "llama-3.3-70b-instruct-fp8-long-context"
     backend = BackendConfig(url="http://x")
     assert not await check.check_target(
         Target("chat", "deployment", name, None, None), backend, shipped(), {}, None, None
     )
-    told = capsys.readouterr()
+    (told,) = before
     assert "300 ready pods, as engine vllm:\nSeries of the first 9 of them:\n" in told.out
-    assert len(told.err.splitlines()) == 301  # a pod a line, and what is missing
+    assert len(told.err.splitlines()) == 301  # a pod a line, and what is missing: before the table of figures
     asked: list[int] = []
     shown: list[int] = []
 

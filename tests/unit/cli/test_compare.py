@@ -114,12 +114,6 @@ def test_a_comparison_says_why_it_is_no_verdict(told: Told, said: str) -> None:
     assert said in " ".join(found.doubts)
 
 
-def test_time_before_the_record_is_not_counted_as_zero(beside: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = json.loads(beside.ask(monkeypatch, "compare", "--since", "2h", "-o", "json").stdout)
-    assert told["seconds"] < MINUTES * 60.0 + 360.0, "and what Prometheus looks back"
-    assert told["stood"]["replica_hours"] == pytest.approx(6 * told["seconds"] / 3600.0)
-
-
 def test_what_nobody_has_said_is_unknown_and_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = Recorder(settled(mode="Recommend"))
     recorder.run(5)

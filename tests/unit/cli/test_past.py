@@ -74,7 +74,9 @@ def test_targets_of_the_past_are_told_as_they_were(monkeypatch: pytest.MonkeyPat
     assert [{name: one.get(name) for name in names} for one in past["targets"]] == [
         {name: one.get(name) for name in names} for one in told
     ]
-    assert "unknown" in recorder.ask(monkeypatch, "explain", "--at", iso(recorder.world.now)).output, "the cold start"
+    assert "not recorded" in recorder.ask(monkeypatch, "explain", "--at", iso(recorder.world.now)).output, (
+        "the cold start"
+    )
     refused = recorder.ask(monkeypatch, "compare", "--since", "10m")
     assert refused.exit_code == 3
     assert "has several targets, and compare takes pools of one." in refused.stderr, "an hour of each is another amount"

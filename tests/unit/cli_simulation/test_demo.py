@@ -31,7 +31,7 @@ def test_it_prints_a_table_and_writes_report_and_picture(servingpool: Command) -
 
 
 def test_json_is_all_that_stdout_gets(servingpool: Command) -> None:
-    result = servingpool(*BASE, "--json", "--output", "here.html")
+    result = servingpool(*BASE, "-o", "json", "--report", "here.html")
     found = orjson.loads(result.stdout)
     assert list(found) == ["verdict", "conclusion", "format", "entries", "frontier", "variants"]
     assert found["verdict"] in {"cheapest", "level", "dearer", "missed"}
@@ -63,7 +63,7 @@ def test_it_opens_the_report_when_asked(servingpool: Command, monkeypatch: pytes
         (("--hardware", "b300"), "hardware must be one of h100-8b-tp1"),
         (("--ttft", "none", "--tpot", "none"), "an SLO needs a bound"),
         (("--trace", "one.csv"), "leaves nothing of a trace of 0 s"),
-        (("--output", "trace.csv/demo.html"), "cannot write trace.csv/demo.html: "),
+        (("--report", "trace.csv/demo.html"), "cannot write trace.csv/demo.html: "),
     ],
 )
 def test_unusable_input_ends_with_exit_code_2(servingpool: Command, arguments: tuple[str, ...], said: str) -> None:

@@ -22,7 +22,7 @@ def test_exits_0_where_the_slo_was_held(servingpool: Command) -> None:
 
 
 def test_tokens_per_dollar_are_those_per_gpu_second_at_the_price_of_a_gpu_hour(servingpool: Command) -> None:
-    score = orjson.loads(servingpool(*BASE, "--json").stdout)["score"]
+    score = orjson.loads(servingpool(*BASE, "-o", "json").stdout)["score"]
     per_dollar = re.search(r"tokens/s per GPU, ([\d,]+) tokens per dollar", servingpool(*BASE).output)
     assert per_dollar is not None
     assert int(per_dollar[1].replace(",", "")) == pytest.approx(score["tokens_per_gpu_second"] * 3600 / 3, abs=1)
@@ -41,7 +41,7 @@ def test_schedules_count_from_the_time_at_which_a_trace_begins(servingpool: Comm
     pool = Path("pool.yaml").read_text()
     evening = "{name: evening, timeZone: Europe/Berlin, days: [Tue], start: '23:14', end: '23:15', min: 3}"
     Path("pool.yaml").write_text(f"{pool}  schedules: [{evening}]\n")
-    found = orjson.loads(servingpool(*BASE, "--json").stdout)
+    found = orjson.loads(servingpool(*BASE, "-o", "json").stdout)
     assert found["changes"][0]["at"] == 0.0
     assert "min is 3 by schedule evening, which begins in 40 s" in found["changes"][0]["reason"]
     assert {
@@ -52,7 +52,7 @@ def test_schedules_count_from_the_time_at_which_a_trace_begins(servingpool: Comm
 
 
 def test_json_keys_are_stable(servingpool: Command) -> None:
-    result = servingpool(*BASE, "--json")
+    result = servingpool(*BASE, "-o", "json")
     found = orjson.loads(result.stdout)
     assert list(found) == ["format", "policy", "trace", "profile", "slo", "score", "series", "held", "changes"]
     assert (found["policy"], found["trace"], found["held"]) == ("servingpool", "trace", True)
@@ -60,29 +60,29 @@ def test_json_keys_are_stable(servingpool: Command) -> None:
 
 
 def test_a_static_policy_has_its_size_from_the_start(servingpool: Command) -> None:
-    found = orjson.loads(servingpool(*BASE, "--policy", "static:2", "--json").stdout)
+    found = orjson.loads(servingpool(*BASE, "--policy", "static:2", "-o", "json").stdout)
     assert found["changes"] == []
     assert set(found["series"]["requested"]) == {2}
 
 
 def test_a_fleet_is_read_from_a_file(servingpool: Command) -> None:
     Path("fleet.yaml").write_text("{hardware: h100-8b-tp1, initialReplicas: 3, coldStart: 30s, routing: round-robin}")
-    found = orjson.loads(servingpool(*BASE[:-1], "fleet.yaml", "--policy", "hpa-running:64", "--json").stdout)
+    found = orjson.loads(servingpool(*BASE[:-1], "fleet.yaml", "--policy", "hpa-running:64", "-o", "json").stdout)
     assert found["policy"] == "HPA on running, 64"
     assert found["series"]["ready"][0] == 3
 
 
 def test_a_baseline_runs_by_its_name_at_its_own_pace(servingpool: Command) -> None:
-    found = orjson.loads(servingpool(*BASE, "--policy", "knative-kpa:8", "--json").stdout)
+    found = orjson.loads(servingpool(*BASE, "--policy", "knative-kpa:8", "-o", "json").stdout)
     assert found["policy"] == "Knative KPA, 8"
     assert found["series"]["time"][:3] == [0.0, 2.0, 4.0]
 
 
 @pytest.mark.parametrize("mode", ["Recommend", "Paused"])
 def test_whatever_its_mode_a_pool_is_scaled(servingpool: Command, mode: str) -> None:
-    auto = orjson.loads(servingpool(*BASE, "--json").stdout)
+    auto = orjson.loads(servingpool(*BASE, "-o", "json").stdout)
     Path("pool.yaml").write_text(Path("pool.yaml").read_text() + f"  mode: {mode}\n")
-    assert orjson.loads(servingpool(*BASE, "--json").stdout) == auto
+    assert orjson.loads(servingpool(*BASE, "-o", "json").stdout) == auto
 
 
 @pytest.mark.parametrize(

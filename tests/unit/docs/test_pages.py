@@ -92,14 +92,6 @@ PAGES = sorted(DOCS.rglob("*.md"))
 SAID = {page: page.read_text() for page in PAGES}
 
 
-FORWARDED = [page for page in PAGES if "localhost:9090" in SAID[page] and page.parent.name != "records"]
-
-
-@pytest.mark.parametrize("page", FORWARDED, ids=lambda page: page.stem)
-def test_a_page_says_how_prometheus_comes_to_localhost(page: Path) -> None:
-    assert "port-forward" in SAID[page].partition("localhost:9090")[0]
-
-
 @pytest.mark.parametrize("page", ["start/demo.md", *WALKED])
 def test_a_page_calls_a_program_of_ours_only_after_a_step_that_makes_it(page: str) -> None:
     makes = {STAMP, *re.findall(r"^([\w-]+): \$\(STAMP\)", (ROOT / "Makefile").read_text(), re.MULTILINE)}

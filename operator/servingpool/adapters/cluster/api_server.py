@@ -67,7 +67,7 @@ class ApiServer:
         connection = self._connection(timeout)
         headers = {**self._headers, "Accept": accept, **({} if body is None else {"Content-Type": content_type})}
         url = self._at.path.rstrip("/") + path + (f"?{urlencode(query)}" if query else "")
-        connection.request(method, url, None if body is None else json.dumps(body).encode(), headers)
+        connection.request(method, url, body if isinstance(body, bytes | None) else json.dumps(body).encode(), headers)
         return connection.getresponse()
 
     def _connection(self, timeout: float) -> HTTPConnection:

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any, Self
 
 from servingpool.adapters.cluster.api_server import TIMEOUT, ApiServer, answered, answering
-from servingpool.adapters.cluster.errors import REFUSED, ClusterError, Forbidden, NotFound, NotInstalled, loads
+from servingpool.adapters.cluster.errors import REFUSED, ClusterError, NotFound, NotInstalled, loads
 from servingpool.adapters.cluster.kinds import JSON, LEASES, MERGE_PATCH, OPERATOR, path_of
 from servingpool.adapters.cluster.kubeconfig import Login
 from servingpool.api.group import API_VERSION, PLURAL
@@ -26,8 +26,6 @@ LATE = 40.0
 """Seconds beyond its term for which a Lease may be unrenewed: another operator takes over, and clocks differ."""
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 FIELD_MANAGER = "servingpool-cli"
-WRITES = {"PATCH", "POST"}
-"""Methods that tell our name as field manager."""
 
 
 class Pools:
@@ -57,14 +55,6 @@ class Pools:
         except NotFound as error:
             error.near = () if name is None else self._near(str(namespace), name)
             raise
-
-    def has(self, namespace: str, name: str) -> bool:
-        """Whether there is such a pool; False where it may not be read. ClusterError."""
-        try:
-            self._server.request("GET", pool_path(namespace, name), f"read ServingPool {namespace}/{name}")
-        except (Forbidden, NotFound):
-            return False
-        return True
 
     def nobody_decides(self, now: float) -> str:
         """That no operator leads at `now`, Unix seconds; empty where one does, or where Leases may not be read."""
@@ -113,8 +103,7 @@ class Pools:
 
     def watch(self, namespace: str | None, name: str | None, since: str) -> Iterator[dict[str, Any]]:
         """Changes after a resourceVersion, as `type` and `object`, until the API server ends the watch."""
-        query: dict[str, str] = {"watch": "true", "resourceVersion": since, "timeoutSeconds": str(WATCHED)}
-        query |= only(name)
+        query = {"watch": "true", "resourceVersion": since, "timeoutSeconds": str(WATCHED), **only(name)}
         what = f"watch {PLURAL}"
         with answering(what):
             response = self._server.open("GET", pool_path(namespace, None), query=query, timeout=TIMEOUT + WATCHED)
@@ -151,7 +140,7 @@ class Pools:
     def request(self, method: str, path: str, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send any request for an object; a PATCH merges. `what` completes "Cannot ..." in the message of a failure."""
         form = MERGE_PATCH if method == "PATCH" else JSON
-        query = {"fieldManager": FIELD_MANAGER} if method in WRITES else {}
+        query = {"fieldManager": FIELD_MANAGER} if method in {"PATCH", "POST"} else {}
         return self._server.request(method, path, what, body, query=query, content_type=form)
 
     def listed(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from servingpool.adapters.cluster import kinds, objects
@@ -12,8 +14,8 @@ from servingpool.adapters.cluster.autoscaling import AUTOSCALERS, made_by_keda
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.errors import ClusterError, Forbidden, NotFound, Unfit
 from servingpool.adapters.cluster.kinds import Sort, path_of
-from servingpool.adapters.cluster.objects import Pod, Raw, TargetKey, Workload
-from servingpool.adapters.cluster.scale import Discovery, Unscalable, owned_by, read_target
+from servingpool.adapters.cluster.objects import Kind, Pod, Raw, TargetKey, Workload
+from servingpool.adapters.cluster.scale import Discovery, Fault, Unscalable, owned_by, read_target
 
 
 class Named(NamedTuple):
@@ -60,12 +62,23 @@ async def workload_of(cluster: Cluster, namespace: str, kind: str, name: str) ->
         key = TargetKey(namespace, name, found, kinds.group_of(api_version))
         _, workload = await read_target(cluster, discovery, key, api_version)
     except Unscalable as problem:
+        if problem.fault is Fault.NO_TARGET:
+            raise await _missing(cluster, key, await discovery.resource(api_version, found)) from None
         if isinstance(problem.__cause__, ClusterError):  # the API server's own answer says more
             raise problem.__cause__ from None
         raise Unfit(f"Cannot read {kind} {namespace}/{name}: {problem.fault.value}") from problem
     assert workload.selector is not None
     listed = await cluster.get(path_of("v1", "pods", namespace), labelSelector=workload.selector.text)
     return workload, list(owned_by(workload.uid, listed["items"]))
+
+
+async def _missing(cluster: Cluster, key: TargetKey, resource: Kind) -> NotFound:
+    """That there is no such workload, with the names near to its own."""
+    error = NotFound(f"Cannot read {key.kind} {key.name} in namespace {key.namespace}: it does not exist")
+    with contextlib.suppress(ClusterError):
+        there = await cluster.get(path_of("/".join(filter(None, resource[:2])), resource[2], key.namespace))
+        error.near = tuple(get_close_matches(key.name, [one["metadata"]["name"] for one in there["items"]]))
+    return error
 
 
 async def ready_pods(cluster: Cluster, namespace: str, kind: str, name: str) -> tuple[Workload, dict[str, str]]:
