@@ -20,7 +20,7 @@ INTRODUCTION = """\
 `make zipapp EXTRAS=backtest` adds what `backtest`, `demo` and `simulate` need, `EXTRAS=dashboard` the dashboard.
 
 Without `--prometheus` or `--config` a command finds Prometheus, Mimir, Thanos or VictoriaMetrics in the cluster by its
-Service's labels, and asks it through the API server. That needs the rights to list Services and to get `services/proxy`.
+Service's labels, and asks it through the API server. It needs the rights to list Services and to get `services/proxy`.
 
 Completion has commands, options, contexts and names of pools. `servingpool --install-completion` sets it up for bash,
 zsh or fish. `kubectl servingpool` is completed by `kubectl_complete-servingpool` on the PATH. pip installs it; beside
