@@ -224,17 +224,19 @@ def replayed(*runs: str) -> Read:
 
 FRONT = (
     *(Claim(README, f"| {title} | {{}} | {{}}× |", "guard", guard(case)) for title, case in DAYS.items()),
-    Claim(README, "with the core of {} ([all cases](docs/benchmarks/guard.md))", "guard", lambda kept: (kept.written,)),
+    Claim(
+        README, "the decision code of {} ([all cases](docs/benchmarks/guard.md))", "guard", lambda kept: (kept.written,)
+    ),
     Claim(
         README,
-        "| cases that met the objective with all seeds, nothing known, from minute ten | {} of {} | {}× |",
+        "with every random seed, without their first ten minutes | {} of {} | {}× |",
         "guard",
         lambda kept: guard_all(kept)[:3],
     ),
     Claim(
-        README, "| the same after two hours of history | {} of {} | {}× |", "guard", lambda kept: guard_all(kept)[3:]
+        README, "two hours of history, with all minutes | {} of {} | {}× |", "guard", lambda kept: guard_all(kept)[3:]
     ),
-    Claim(README, "objective 95%, with the core of {}. The best", "day", lambda kept: (kept.written,)),
+    Claim(README, "objective 95%, with the decision code of {}. The best", "day", lambda kept: (kept.written,)),
 )
 HEAD_TO_HEAD = (
     *(

@@ -38,10 +38,10 @@ The chart creates these alerts with `prometheusRule.enabled`. With `prometheusRu
 `runbook_url` that leads to its part of this page. `prometheusRule.rules` switches single alerts off, or changes their
 severity, `for` and threshold.
 
-Severity `critical` is a page. Of alerts on pools it says that many users wait too long now: the error budget is spent
-14.4 times too fast over the last hour and the last 5 minutes, or 6 times over 6 hours and 30 minutes. At least 10
-requests of the hour must have missed the SLO. `warning` is a ticket. A window is the mean over time of the operator's
-own figures, which count requests that still wait as missed.
+`critical` is a page: somebody is called. On a pool it means that many users are waiting too long right now: the error
+budget is spent 14.4 times too fast over the last hour and the last 5 minutes, or 6 times over 6 hours and 30 minutes,
+and at least 10 requests of the hour missed the SLO. `warning` is a ticket: look at it in the day. A window is the mean
+over time of the operator's own figures, which count requests that still wait as missed.
 
 No alert on the SLO fires for pools in mode Recommend. Every alert on a pool has the label `mode` (Auto, Recommend or
 Paused), which Alertmanager may route by.
@@ -130,7 +130,7 @@ def _alert(alert: Alert) -> Iterator[str]:
     yield f"**What it does to users.** {_plain(alert.effect)}"
     yield f"**What to do.** {_linked(_plain(alert.action))}"
     if alert.action_of:
-        rows = [(reason, alert.state_of.get(reason, "as above"), todo) for reason, todo in alert.action_of.items()]
+        rows = [(each, alert.state_of.get(each, Reason(each).meaning), todo) for each, todo in alert.action_of.items()]
         yield table(("reason", "state", "what to do"), rows)
     yield f"```text\n{_plain(alert.expr)}\n```"
 

@@ -201,7 +201,7 @@ class Reason(Templated, Entry):
         _NOT_READY,
         "{parent} sets the replicas of {target}. {remedy}",
         "The target's ownerReferences name a controller. It would set the replicas back.",
-        "Do what the message says, or delete the pool.",
+        "Change the parent as the end of the message says, or delete the pool.",
     )
     PODS_NOT_GROUPED = (
         "PodsNotGrouped",
@@ -422,7 +422,7 @@ class Reason(Templated, Entry):
     OBJECTIVE_UNATTAINABLE = (
         "ObjectiveUnattainable",
         _MISSED,
-        "{why} Told since {since}.",
+        "{why} So since {since}.",
         "The SLO is missed, and would be at any fleet size: even an engine with little to do is too slow.",
         "Relax the SLO to what the message names, or use faster replicas. More replicas do not help.",
     )

@@ -241,12 +241,12 @@ def test_that_no_fleet_size_holds_the_slo_is_told_with_the_time_since_when_it_is
     assert world.condition("SLOMet") == ("False", "ObjectiveUnattainable")
     since, said = world.status()["unattainableSince"], world.message("SLOMet")
     assert "even an idle engine takes 16 ms per token. Set a bound above that, or use faster replicas." in said
-    assert f"Told since {since[:10]} {since[11:16]} UTC." in said
+    assert f"So since {since[:10]} {since[11:16]} UTC." in said
     world.step(minutes=30)
     world.restart()
     world.step(minutes=10)
     assert world.status()["unattainableSince"] == since
-    assert f"Told since {since[:10]} {since[11:16]} UTC." in world.message("SLOMet")
+    assert f"So since {since[:10]} {since[11:16]} UTC." in world.message("SLOMet")
 
 
 def test_no_attainment_to_set_is_named_while_more_requests_miss_than_the_floor() -> None:
