@@ -27,7 +27,7 @@ pods.
 
 The operator asks the same of Prometheus. A pool whose pods all lack a sample has the cause as reason of
 [MetricsAvailable](conditions.md): NotScraped, ScrapeFailed, NoEngineSeries, WrongEngine, RouterSeries,
-MissingFigures, WrongLabels, NoSeriesForModel. [Ten wrong set-ups](../records/wrong-setups.md) shows each.
+MissingFigures, WrongLabels, NoSeriesForModel. [Eleven wrong set-ups](../records/wrong-setups.md) shows each.
 """
 OWN = """\
 Save its metrics page after some requests, and describe it in Helm values:

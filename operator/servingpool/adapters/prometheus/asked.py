@@ -32,9 +32,5 @@ class Asked:
     def add(self, namespace: str, ttft: float | None, tpot: float | None = None) -> None:
         """Add a pool."""
         self.namespaces.add(namespace)
-        self.ttft_bounds |= _known(ttft)
-        self.tpot_bounds |= _known(tpot)
-
-
-def _known(bound: float | None) -> set[float]:
-    return set() if bound is None else {bound}
+        self.ttft_bounds.update([] if ttft is None else [ttft])
+        self.tpot_bounds.update([] if tpot is None else [tpot])

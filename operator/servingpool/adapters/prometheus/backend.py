@@ -31,7 +31,6 @@ from servingpool.adapters.prometheus.workers import (
     Evaluation,
     Samples,
     Workers,
-    ask_one,
     parts_of,
     read_causes,
     read_layout,
@@ -52,6 +51,8 @@ log = logging.getLogger(__name__)
 AMBIGUOUS = "Gauges have several series that differ in a label which the engine's profile does not name"
 MOST_TOLD = 1_000
 """Pods with unreadable series that are logged in the life of the operator; all are counted."""
+NOBODY = "servingpool-check"
+"""A namespace without pods: its reading is small, and asked for as any other."""
 LAYOUT_LASTS = 600.0
 """Seconds until the buckets are looked up again: they change with a rollout of the engine, at most."""
 
@@ -230,8 +231,9 @@ class PrometheusBackend:
         return await self._answer(read_number, query)
 
     async def check(self) -> Unknown | None:
-        """Why this Prometheus does not answer a trivial query; None where it answers."""
-        return await self._answer(ask_one)
+        """Why this Prometheus does not answer what the operator asks; None where it answers."""
+        reading = await self.read(ReadRequest(ttft_bounds=frozenset({1.0}), namespaces=frozenset({NOBODY})), 0.0)
+        return reading if isinstance(reading, Unknown) else None
 
     async def _answer(self, job: Callable[[PrometheusClient, float, *Given], T], *args: *Given) -> T | Unknown:
         """What a job of one query returns; Unknown, with the reason, where Prometheus does not answer."""

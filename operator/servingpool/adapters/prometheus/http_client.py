@@ -9,7 +9,8 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -44,6 +45,7 @@ In 5 s it has a scrape whole. With `nocache` it heeds no offset of an instant qu
 series before those of others. Some servers refuse parameters that they do not know.
 """
 _ON_THE_QUERY = re.compile(r"PromQL (info|warning)|\d+ more \w+ annotations omitted")
+LONGEST_SENTENCE = 200
 _LOGGED = 500
 _KNOWN_ERROR_TYPES = {"timeout", "canceled", "execution", "bad_data", "internal", "unavailable", "not_found"}
 _HEAVY_TYPES = {"timeout", "canceled", "execution"}
@@ -56,8 +58,9 @@ _log = logging.getLogger(__name__)
 class MetricsUnavailable(Exception):
     """Prometheus gave no usable answer.
 
-    The message reaches the status of pools, which tenants can read. It is therefore worded here and never
-    carries a response body: bodies have held internal addresses, and whatever an authentication proxy prints.
+    The message reaches the status of pools, which tenants can read. It is therefore worded here, and carries of a
+    response's body at most a sentence on the query: bodies have held internal addresses, and whatever an authentication
+    proxy prints.
     """
 
     def __init__(self, backend: str, what: str) -> None:
@@ -96,7 +99,9 @@ class Answer(requests.Response):
         second, last = self._between = max(self.body.find(_NEXT_ROW), 0), max(self.body.rfind(_NEXT_ROW), 0)
         try:
             reply = self._parsed(self.body[:second] + self.body[last:])
-            data, self.partial = reply["data"], reply.get("isPartial") or _lacking(reply.get("warnings") or ())
+            # Without those on the query itself, which series of a single pod may bring about.
+            warnings = [one for one in reply.get("warnings") or () if not _ON_THE_QUERY.match(str(one))]
+            data, self.partial = reply["data"], reply.get("isPartial") or warnings
             self.delayed = "seriesFetched" in (reply.get("stats") or ())
             self.kind, self.ends = data.get("resultType"), data.get("result")
         except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
@@ -225,15 +230,25 @@ class PrometheusClient:
             raise self._unavailable(what, detail, Excess if late else MetricsUnavailable) from error
 
     def _refused(self, answer: Any) -> MetricsUnavailable:
-        code, kind = answer.status_code, None
+        code, kind, sentence = answer.status_code, None, None
         if 300 <= code < 400:
             return self._unavailable(f"answered with a redirect (HTTP {code}); its url must be the final address")
         with contextlib.suppress(orjson.JSONDecodeError, AttributeError):
-            kind = orjson.loads(answer.body[:PIECE]).get("errorType")
+            reply = orjson.loads(answer.body[:PIECE])
+            kind, sentence = reply.get("errorType"), reply.get("error")
         known = isinstance(kind, str) and kind in _KNOWN_ERROR_TYPES
         heavy = code in _HEAVY or (known and kind in _HEAVY_TYPES)
         said = f"answered HTTP {code} ({kind})" if known else f"answered HTTP {code}"
+        if kind == "bad_data" and isinstance(sentence, str):  # on the query alone
+            said += f": {shown(self._public(sentence), LONGEST_SENTENCE).rstrip('.')}"
         return self._unavailable(said, answer.body[:_LOGGED], Excess if heavy else MetricsUnavailable)
+
+    def _public(self, sentence: str) -> str:
+        """A sentence on a query, without its selectors, which name other tenants' pods, and without credentials."""
+        login = self._api.auth or ()
+        sent = [*self._api.headers.values(), *login, b64encode(":".join(login).encode()).decode()]
+        words = sorted({word for each in sent for word in each.split()}, key=len, reverse=True)
+        return re.sub("|".join([r"\{[^{}]*\}?", *map(re.escape, words)]), "...", sentence)
 
     def _no_results(self, answer: Any) -> MetricsUnavailable:
         shape = "did not answer with query results; its url may point to a login page or to Grafana"
@@ -266,11 +281,6 @@ class PrometheusClient:
         kept = "" if secret and isinstance(detail, bytearray | bytes) else shown(str(detail), _LOGGED)
         _log.warning("Prometheus backend '%s' %s %s", self.config.name, what, kept)
         return kind(self.config.name, what)
-
-
-def _lacking(warnings: Sequence[object]) -> list[object]:
-    """The warnings less those on the query itself, which series of a single pod may bring about."""
-    return [one for one in warnings if not _ON_THE_QUERY.match(str(one))]
 
 
 def _what(error: Exception) -> str:

@@ -102,9 +102,8 @@ class Group(NamedTuple):
 
     def admits(self, labels: Mapping[str, str]) -> bool:
         """Whether a series with these labels may be read."""
-        if self.split and not labels.get(self.split):
-            return False
-        return not any(labels.get(label, "") in values for label, values in self.excluded)
+        denied = any(labels.get(label, "") in values for label, values in self.excluded)
+        return not denied and (not self.split or bool(labels.get(self.split)))
 
 
 class Section(BaseModel):
@@ -281,9 +280,6 @@ Profile = TypeVar("Profile", bound=BaseModel)
 
 def read_profiles(package: str, form: type[Profile]) -> Mapping[str, Profile]:
     """The profiles that a release ships in a package's folder: one YAML file each, named as the profile. Sorted."""
-    found = {}
-    for file in sorted(files(package).iterdir(), key=lambda one: one.name):
-        name, _, ending = file.name.rpartition(".")
-        if ending == "yaml":
-            found[name] = form.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
+    texts = {one.name: one.read_text(encoding="utf-8") for one in files(package).iterdir() if ".yaml" in one.name}
+    found = {name.removesuffix(".yaml"): form.model_validate(yaml.safe_load(texts[name])) for name in sorted(texts)}
     return MappingProxyType(found)
