@@ -214,7 +214,7 @@ def _measured(raw: Mapping[str, Any], names: Names) -> Queried:
         raise Unreadable(f"the resource metric '{inner['name']}' is in no recording")
     inner = raw[kind.lower()]
     name, target = str(inner["metric"]["name"]), inner["target"]
-    figure = names.figure(name)
+    figure = names.figure(name, adapted=True)
     each = gauge(figure) if figure in GAUGES else rate(figure, ADAPTED)
     if kind == "Pods":
         return Queried(name, each, _amount(target["averageValue"]), "Pods")

@@ -63,15 +63,13 @@ def _replicas(axes: Axes, found: Curves) -> list[Label]:
 
 
 def _ttft(axes: Axes, found: Curves) -> list[Label]:
-    bound = found.slo.time_to_first_token
     axes.set_title("Mean time to first token (log scale)")
-    return _latency(axes, found, found.observed.ttft, found.replayed.ttft, bound)
+    return _latency(axes, found, found.observed.ttft, found.replayed.ttft, found.slo.time_to_first_token)
 
 
 def _tpot(axes: Axes, found: Curves) -> list[Label]:
-    bound = found.slo.time_per_output_token
     axes.set_title("Mean time per output token (log scale)")
-    return _latency(axes, found, found.observed.tpot, found.replayed.tpot, bound)
+    return _latency(axes, found, found.observed.tpot, found.replayed.tpot, found.slo.time_per_output_token)
 
 
 def _latency(axes: Axes, found: Curves, observed: Seconds, auto: Seconds, bound: float | None) -> list[Label]:

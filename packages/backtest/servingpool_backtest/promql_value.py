@@ -1,8 +1,9 @@
 """What a Prometheus query of an autoscaler would return, from what a fleet shows: the part of PromQL that scalers use.
 
-Gauges, rates and quantiles of the engine's own series, summed or averaged, with arithmetic between them. A query's
-label filters are taken to select the Deployment's pods. Anything else is Unreadable, with the reason. How many elements
-a vector has is PromQL's: a scaler may take no more than one.
+Gauges, rates and quantiles of the engine's own series, summed or averaged, with arithmetic between them. Filters on
+labels of targets and of the model are taken to select the Deployment's pods. Anything else is Unreadable, with the
+reason: a part of a series, such as one source of the tokens, is in no recording. How many elements a vector has is
+PromQL's: a scaler may take no more than one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS, EngineMetrics
+from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS, EngineMetrics, Figure
+from servingpool.adapters.prometheus.promql import ADDRESS, SCRAPING, exported
 from servingpool.api.duration import parse
 from servingpool.decision.observation import Histogram, Observation
 from servingpool_backtest.promql_nodes import (
@@ -33,6 +35,9 @@ GAUGES = ("running", "waiting")
 RATES = ("rate", "irate", "increase")
 POD = frozenset({"pod", "instance"})
 """Labels either of which tells a pod's series from another's."""
+TARGETS = frozenset({*POD, "namespace", "cluster", *ADDRESS, *SCRAPING})
+"""Labels that all series of a pod have alike."""
+MATCHER = re.compile(r"""\s*(\w+)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`)\s*(?:,|$)""")
 TOKEN = re.compile(r"\s*(?:([A-Za-z_:][\w:]*)|(\d+(?:\.\d+)?)|(\{[^}]*\})|\[\s*(\w+)\s*\]|([-+*/(),]))")
 
 
@@ -52,22 +57,27 @@ class Names:
     """Gauges and counters."""
     histograms: Mapping[str, str]
     """Without `_bucket`."""
+    labels: frozenset[str] = TARGETS
+    """Labels that do not divide what a recording holds of a pod."""
 
     @classmethod
     def of(cls, profile: EngineMetrics) -> Names:
-        """Of one engine."""
+        """Of one engine: series that are read first for a figure, and whole.
+
+        A recording does not tell which of a figure's series it has, and cached tokens are a part of theirs.
+        """
         plain: dict[str, str] = {}
         histograms: dict[str, str] = {}
-        for figure, series in profile.figures.items():
-            where = histograms if figure in HISTOGRAMS else plain
-            where.update({one.name: figure.field for one in series if one.name and not one.labels})
-        return cls(plain, histograms)
+        for figure, (first, *_) in profile.figures.items():
+            part = first.labels or first.excluded or figure is Figure.CACHED_PROMPT_TOKENS
+            if first.name and not part:
+                (histograms if figure in HISTOGRAMS else plain)[first.name] = figure.field
+        return cls(plain, histograms, TARGETS | {profile.model_label or ""})
 
-    def figure(self, name: str) -> str:
-        """The figure behind a series, or behind an adapter's name for it. Raises Unreadable."""
-        wanted = _plain(name)
+    def figure(self, name: str, *, adapted: bool = False) -> str:
+        """The figure of a series, by its name, or by one that an adapter may have made of it. Raises Unreadable."""
         for series, figure in self.figures.items():
-            if _plain(series) == wanted:
+            if name == series or (adapted and _plain(name, figure) == _plain(series, figure)):
                 return figure
         raise Unreadable(f"'{name}' is not among the engine's series that a recording holds")
 
@@ -89,9 +99,9 @@ class Grouping:
         return any(map(self.keeps, POD))
 
 
-def _plain(name: str) -> str:
-    """As a Prometheus adapter may have renamed it."""
-    return re.sub("[^a-z0-9]+", "_", name.lower()).removesuffix("_total").removesuffix("_per_second")
+def _plain(name: str, figure: str) -> str:
+    plain = re.sub("[^a-z0-9]+", "_", name.lower())
+    return plain if figure in GAUGES else plain.removesuffix("_per_second").removesuffix("_total")
 
 
 def read(text: str, names: Names) -> Node:
@@ -205,6 +215,7 @@ class _Parser:
         while self.word != ")":
             labels.add(self.take())
         self.take(")")
+        self.known(labels - {"le", ","} if by else set())
         return Grouping(by, labels)
 
     def quantile(self) -> Node:
@@ -282,5 +293,19 @@ class _Parser:
         return figure
 
     def filters(self) -> None:
-        if self.word.startswith("{"):
-            self.take()
+        """Take the filters of a series, which are to select the Deployment's pods."""
+        if not self.word.startswith("{"):
+            return
+        text = self.take()
+        if MATCHER.sub("", text[1:-1]).strip():
+            raise Unreadable(f"'{text}' in the query is not understood")
+        for label, sign, value in MATCHER.findall(text[1:-1]):
+            self.known({label})
+            if label in POD and sign == "=":
+                raise Unreadable(f"'{label}={value}' is one pod alone, and the replicas of a replay have other names")
+
+    def known(self, labels: set[str]) -> None:
+        """Raises Unreadable where a label divides the series of a pod, or may."""
+        for label in sorted(labels):
+            if label.removeprefix(exported("")) not in self.names.labels:
+                raise Unreadable(f"'{label}' is no label that a recording holds, so a part of a series is unknown")

@@ -134,12 +134,8 @@ def sentence(found: Backtest) -> str:
         )
     attained = found.auto.attainment
     said = "no request came" if attained is None else f"{percent(attained)} of requests within the SLO"
-    saved = (
-        ""
-        if found.dollars is None
-        else f", ${abs(found.dollars[0] - found.dollars[1]):,.0f} "
-        + ("less" if found.dollars[1] <= found.dollars[0] else "more")
-    )
+    spared = None if found.dollars is None else found.dollars[0] - found.dollars[1]
+    saved = "" if spared is None else f", ${abs(spared):,.0f} {'less' if spared >= 0.0 else 'more'}"
     return (
         f"Auto would have used {auto:,.1f} GPU-hours where {was:,.1f} were used "
         f"({more_or_less(auto, was)}{saved}), with {said}"
@@ -151,18 +147,14 @@ def _cards(found: Backtest) -> Iterator[tuple[str, str, str]]:
     was, auto = found.hours
     observed = found.observed.attainment(found.scored_from)
     slo = found.question.pool.slo
+    what, beside = "within the SLO with Auto", f"observed {_share(observed)}, objective {target(slo)}"
     if found.doubts:
         low, high = found.hours_band
         attained = found.auto.attainment
-        share = "-" if attained is None else band(attained, found.history.apart)
-        yield share, "within the SLO with Auto", f"observed {_share(observed)}, objective {target(slo)}"
+        yield "-" if attained is None else band(attained, found.history.apart), what, beside
         yield f"{low:,.1f} to {high:,.1f}", "GPU-hours with Auto", f"{was:,.1f} were used"
         return
-    yield (
-        _share(found.auto.attainment),
-        "within the SLO with Auto",
-        f"observed {_share(observed)}, objective {target(slo)}",
-    )
+    yield _share(found.auto.attainment), what, beside
     yield f"{auto:,.1f}", "GPU-hours with Auto", f"{was:,.1f} were used"
     if found.dollars is not None:
         yield f"${found.dollars[1]:,.2f}", "cost with Auto", f"${found.dollars[0]:,.2f} were spent"
@@ -224,14 +216,11 @@ def error(interval: float) -> str:
     """How far off a backtest may be, by the seconds between its history's scrapes."""
     measured = OFTEN if interval <= FREQUENT else RARELY
     hours, points = measured.gpu_hours, measured.attainment
-    said = (
+    wide = f". This history's scrapes are {brief(interval)} apart: expect an error this wide"
+    return (
         f"on sixteen simulated histories whose truth is known, scraped {measured.scrapes}: GPU-hours {hours[0]} off "
         f"at the mean and {hours[1]} at worst, attainment {points[0]} and {points[1]} points"
-    )
-    return (
-        said
-        if measured is OFTEN
-        else f"{said}. This history's scrapes are {brief(interval)} apart: expect an error this wide"
+        f"{'' if measured is OFTEN else wide}"
     )
 
 

@@ -90,12 +90,8 @@ class Backtest:
     @property
     def dollars(self) -> tuple[float, float] | None:
         """What they cost; None without a price."""
-        price = self.question.price
-        return (
-            None
-            if price is None
-            else (self.hours[0] / self.header.gpus * price, self.hours[1] / self.header.gpus * price)
-        )
+        price, gpus = self.question.price, self.header.gpus
+        return None if price is None else (self.hours[0] / gpus * price, self.hours[1] / gpus * price)
 
     @property
     def held(self) -> bool:

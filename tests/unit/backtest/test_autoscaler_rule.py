@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from servingpool.adapters.prometheus import page
 from servingpool.adapters.prometheus.engines import shipped
 from servingpool.decision.observation import Histogram, Observation, Replica, ReplicaMetrics
 from servingpool_backtest.autoscaler_rule import Rule
 from servingpool_backtest.promql_nodes import Value
-from servingpool_backtest.promql_value import Names, Unreadable, read
+from servingpool_backtest.promql_value import GAUGES, Names, Unreadable, read
 from servingpool_backtest.result import Question
 from servingpool_backtest.run import backtest
 from servingpool_simulation.baselines import hpa, keda
@@ -26,6 +27,7 @@ from .histories import POOL, recorded
 PROFILE = engine_profile("a100-70b-tp4")
 TRACE = poisson("steps", (2.0, 14.0, 4.0), 900.0, prompt=1100, output=200)
 NAMES = Names.of(shipped()["vllm"])
+ENGINES = Path(__file__).parents[2] / "fixtures" / "engines"
 
 
 def an_hpa(metric: dict[str, Any], **spec: Any) -> Rule:
@@ -96,7 +98,6 @@ def look(now: float) -> Observation:
 @pytest.mark.parametrize(
     ("query", "value"),
     [
-        ("sum(vllm:num_requests_running)", 30.0),
         ('avg(vllm:num_requests_running{model_name="llama"})', 15.0),
         ("sum(vllm:num_requests_running) + sum(vllm:num_requests_waiting)", 33.0),
         ("sum by (namespace) (vllm:num_requests_waiting) / 2", 1.5),
@@ -105,18 +106,6 @@ def look(now: float) -> Observation:
         ("sum(increase(vllm:generation_tokens_total[1m]))", 24_000.0),
         ("sum(rate(vllm:generation_tokens_total[1m])) / count(vllm:num_requests_running)", 200.0),
         ("histogram_quantile(0.75, sum(rate(vllm:time_to_first_token_seconds_bucket[5m])) by (le))", 1.5),
-        ("sum(vllm:num_requests_waiting) or vector(0)", 3.0),
-        ("vllm:num_requests_waiting or vector(0)", {"vllm-1": 1.0, "vllm-2": 2.0, "": 0.0}),
-        ("vllm:num_requests_waiting * 2", {"vllm-1": 2.0, "vllm-2": 4.0}),
-        ("sum without (instance) (vllm:num_requests_waiting)", {"vllm-1": 1.0, "vllm-2": 2.0}),
-        ("sum without (pod, instance) (vllm:num_requests_waiting)", 3.0),
-        ("vllm:num_requests_waiting / sum(vllm:num_requests_running)", None),
-        ("sum(vllm:num_requests_waiting) / 0", math.inf),
-        ("histogram_quantile(0.75, rate(vllm:time_to_first_token_seconds_bucket[5m]))", {"vllm-1": 1.5, "vllm-2": 1.5}),
-        (
-            "histogram_quantile(0.75, sum by (le, pod) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
-            {"vllm-1": 1.5, "vllm-2": 1.5},
-        ),
     ],
 )
 def test_queries_of_scalers_are_answered_from_what_the_fleet_shows(query: str, value: Value) -> None:
@@ -130,7 +119,6 @@ def test_queries_of_scalers_are_answered_from_what_the_fleet_shows(query: str, v
     ("query", "said"),
     [
         ("avg(DCGM_FI_DEV_GPU_UTIL)", "'DCGM_FI_DEV_GPU_UTIL' is not among the engine's series"),
-        ("avg(vllm:kv_cache_usage_perc)", "'vllm:kv_cache_usage_perc' is not among"),
         ("sum(vllm:generation_tokens_total)", "a counter that is read without rate()"),
         ("sum(deriv(vllm:num_requests_running[5m]))", "the function 'deriv' is not understood"),
         ("sum(vllm:num_requests_running) > 3", "'> 3' in the query is not understood"),
@@ -143,12 +131,44 @@ def test_queries_of_scalers_are_answered_from_what_the_fleet_shows(query: str, v
         (f"{'(' * 60}1{')' * 60}", "the query has more than 50 parentheses within each other"),
         ("sum(vllm:num_requests_running)" + " + 1" * 3_000, "the query is longer than 10,000 characters"),
         ("sum(vllm:num_requests_running offset 5m)", "'offset 5m)' in the query is not understood"),
+        ('sum(vllm:num_requests_running{pod="chat-0"})', "'pod=\"chat-0\"' is one pod alone"),
+        ('sum(vllm:num_requests_running{pod~"chat-0"})', "is not understood"),
+        ("max(sum by (engine) (vllm:num_requests_running))", "'engine' is no label that a recording holds"),
     ],
 )
 def test_a_query_that_no_history_answers_is_refused_with_the_reason(query: str, said: str) -> None:
     with pytest.raises(Unreadable) as refused:
         read(query, NAMES)
     assert said in str(refused.value)
+
+
+SERIES = {name: Names.of(profile) for name, profile in shipped().items()}
+FORMS = ("sum({0}{1})", "sum(rate({0}{1}[1m]))", "histogram_quantile(0.9, sum by (le) (rate({0}_bucket{1}[1m])))")
+
+
+def is_left_out(query: str, engine: str) -> bool:
+    rule = Rule(a_scaled_object(prometheus(query, "10")).raw, engine)
+    return rule.policy() is None and [one.endswith("so it is not replayed.") for one in rule.lost()] == [True]
+
+
+@pytest.mark.parametrize("engine", SERIES)
+def test_a_part_of_a_series_and_a_name_that_only_begins_as_one_are_left_out(engine: str) -> None:
+    """Tokens that were computed were replayed as those from the cache."""
+    names, profile = SERIES[engine], shipped()[engine]
+    labels = {"source", *profile.sum_over, *profile.copies_by, *profile.excluded} - {profile.model_label}
+    for name in {one.name for series in profile.figures.values() for one in series if one.name}:
+        begun = {f"{name}{ending}" for ending in ("_by_source", "_total", "_per_second", "2")} - names.figures.keys()
+        for form in FORMS:
+            assert all(is_left_out(form.format(one, ""), engine) for one in begun)
+            assert all(is_left_out(form.format(name, f'{{{label}="x"}}'), engine) for label in labels)
+        if names.figures.get(name) in GAUGES:
+            with pytest.raises(Unreadable):
+                names.figure(f"{name}_per_second", adapted=True)
+    for samples in (page.parse(file.read_text()) for file in ENGINES.glob(f"{engine}-*.txt")):
+        (read_as,) = page.read(profile, samples).values()
+        for name, figure in names.figures.items():
+            whole = [one.value for one in samples if one.name == name]
+            assert not whole or sum(whole) == getattr(read_as, figure)
 
 
 def waiting(*each: float) -> Observation:
