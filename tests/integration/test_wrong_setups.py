@@ -1,4 +1,4 @@
-"""Ten wrong set-ups before the whole operator and `servingpool check`: each has its own reason, and none looks healthy.
+"""Eleven wrong set-ups before the whole operator and `servingpool check`: each has its own reason, and none looks healthy.
 
 Real API server, real Prometheus. The record is held by the test: `SERVINGPOOL_UPDATE_DOCS=1` writes it.
 """
@@ -64,12 +64,11 @@ class SetUp:
         return self.reason is Reason.DOUBLED_SERIES
 
 
-def old() -> str:
-    """After some requests, of an engine from before there was a histogram of the time between tokens."""
+def without(series: str) -> str:
+    """After some requests."""
     engine = Engine()
     engine.serve(4.0, 60.0)
-    lines = engine.page(MODEL).splitlines(keepends=True)
-    return "".join(line for line in lines if not line.startswith("vllm:inter_token_latency_seconds"))
+    return "".join(line for line in engine.page(MODEL).splitlines(keepends=True) if series not in line)
 
 
 SET_UPS = [
@@ -78,7 +77,13 @@ SET_UPS = [
     SetUp("wrong-engine", "The pods run SGLang, `spec.engine` is vllm", Reason.WRONG_ENGINE, SGLANG),
     SetUp("html", "A login page instead of metrics", Reason.SCRAPE_FAILED, "<html><body>Sign in</body></html>"),
     SetUp("no-credentials", "The metrics need credentials (401)", Reason.SCRAPE_FAILED, UNAUTHORIZED),
-    SetUp("old-version", "An engine older than its profile", Reason.MISSING_FIGURES, old()),
+    SetUp(
+        "old-version",
+        "An engine older than its profile",
+        Reason.MISSING_FIGURES,
+        without("vllm:inter_token_latency_seconds"),
+    ),
+    SetUp("no-buckets", "The monitor drops the buckets", Reason.MISSING_FIGURES, without("_bucket{")),
     SetUp("no-stats", "vLLM with `--disable-log-stats`", Reason.NO_ENGINE_SERIES, "process_open_fds 12\n"),
     SetUp("two-engines", "Two engines in a pod, one `pod` label", Reason.DOUBLED_SERIES, twice=True),
     SetUp(

@@ -366,8 +366,8 @@ class Reason(Templated, Entry):
     MISSING_FIGURES = (
         "MissingFigures",
         _NO_METRICS,
-        "{detail}. Replicas stay as they are. Update the engine, or switch these metrics on.",
-        "The pods are scraped, but their engine is too old, lacks an option, or has served no request yet.",
+        "{detail}. Replicas stay as they are. Keep them in the monitor{otherwise}.",
+        "The pods are scraped. A monitor drops these series, or the engine is too old, lacks an option, or is unused.",
         "servingpool check KIND/NAME shows which series are there. The engines' page lists versions and options.",
     )
     NO_READY_REPLICAS = (

@@ -20,7 +20,14 @@ from servingpool.adapters.prometheus.gateways import GatewayFigure, GatewayProfi
 from servingpool.adapters.prometheus.gateways.profile import METERING, READ_AS
 from servingpool.adapters.prometheus.inspection import Inspection
 from servingpool.adapters.prometheus.page import Found
-from servingpool.adapters.prometheus.samples import ANY_MODEL, FleetReading, ReadRequest, Selection
+from servingpool.adapters.prometheus.samples import (
+    ANY_MODEL,
+    FleetReading,
+    ReadRequest,
+    Selection,
+    lost_parts,
+    with_own_buckets,
+)
 from servingpool.api.spec import Gateway
 from servingpool.catalogue.conditions import Reason
 from servingpool.catalogue.plain import plain
@@ -119,6 +126,8 @@ async def _ask(backends: Sequence[BackendConfig]) -> Mapping[str, Unknown | None
     return {backend.config.name: problem for backend, problem in zip(opened, problems, strict=True)}
 
 
+ANY_SLO = ReadRequest(ttft_bounds=frozenset({1.0}), tpot_bounds=frozenset({0.1}))
+"""With bounds, so that buckets are read."""
 Replicas = Mapping[str, str]
 """Names of pods, and of the replica that each belongs to."""
 
@@ -181,9 +190,8 @@ async def _check(
     engine = target.engine or (exported[0] if exported else ANY_ENGINE)
     if engine != (target.engine or ANY_ENGINE):
         seen = await prometheus.inspect(engine, keys)
-    reading = await prometheus.read(
-        ReadRequest(engine=engine, namespaces=frozenset({target.namespace}), explain=frozenset(keys)), 0.0
-    )
+    asked = replace(ANY_SLO, engine=engine, namespaces=frozenset({target.namespace}), explain=frozenset(keys))
+    reading = await prometheus.read(asked, 0.0)
     for answer in (seen, reading):
         if isinstance(answer, Unknown):
             echo(unavailable(answer.reason, prometheus.config), err=True)
@@ -237,7 +245,10 @@ def _pods(seen: Inspection, target: Target, selection: Selection) -> bool:
         echo(Reason.NATIVE_HISTOGRAMS.message(pods=selection.named_native), err=True)
     if selection.unreadable:
         echo(Reason.UNREADABLE_SERIES.message(detail=selection.named_unreadable), err=True)
-    return not selection.missing and not selection.doubled and not selection.native
+    lost = lost_parts(with_own_buckets(one, *ANY_SLO.ttft_bounds, *ANY_SLO.tpot_bounds) for one in selection.samples)
+    if lost:
+        echo(f"Prometheus has the pods without {', '.join(lost)}. Keep them in the monitor.", err=True)
+    return not (selection.missing or selection.doubled or selection.native or lost)
 
 
 def _figures(found: Sequence[Sequence[Found]], seen: Inspection, profile: EngineMetrics) -> None:

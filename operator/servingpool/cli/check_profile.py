@@ -12,6 +12,7 @@ from servingpool.adapters.prometheus.engines import shipped
 from servingpool.catalogue.plain import plain
 from servingpool.cli.figures import where
 from servingpool.cli.output import echo, table
+from servingpool.cli.usage import wrong
 from servingpool.reconcile.config import ConfigError, load_profile
 
 
@@ -33,14 +34,11 @@ def check_profile(
         found, read = pages.find(used, samples), pages.read(used, samples)
     except ConfigError as error:
         known = "" if Path(profile).exists() else f"; known engines: {', '.join(shipped())}"
-        echo(f"{error}{known}", err=True)
-        raise typer.Exit(2) from None
+        wrong(f"{error}{known}")
     except OSError as error:
-        echo(f"cannot read {page}: {error.strerror}", err=True)
-        raise typer.Exit(2) from None
+        wrong(f"cannot read {page}: {error.strerror}")
     except ValueError as error:
-        echo(f"{page} is no page in Prometheus' text format: {str(error)[:200]}", err=True)
-        raise typer.Exit(2) from None
+        wrong(f"{page} is no page in Prometheus' text format: {str(error)[:200]}")
     for model, metrics in read.items():
         echo(f"Model {plain(model)}:" if model else "All series of the page, whatever their model:")
         table(

@@ -13,7 +13,7 @@ from servingpool.adapters.cluster.drain import Drain
 from servingpool.adapters.gateways.own_gateway import OwnGateway, bound_of
 from servingpool.adapters.prometheus.diagnosis import Cause
 from servingpool.adapters.prometheus.gateways import FirstRequest, GatewayProfile
-from servingpool.adapters.prometheus.samples import Selection
+from servingpool.adapters.prometheus.samples import Selection, lost_parts
 from servingpool.api.conditions import Reason, Truth
 from servingpool.api.duration import brief
 from servingpool.api.serving_pool import ServingPool
@@ -83,7 +83,7 @@ def _samples_condition(
         if selection.native:
             return Reason.NATIVE_HISTOGRAMS.said(pods=selection.named_native)
         partial = all(one.last.coverage > 0.0 for one in memories)
-        return _lacking_condition(missing, partial=partial, metered=observation.metered)
+        return _lacking_condition(missing, observation, partial=partial)
     unknown = next((said for one in memories if (said := _unknown(one)) is not None), None)
     if unknown is not None:
         return Reason.PARTIAL_METRICS.said(detail=unknown)
@@ -112,11 +112,17 @@ def _unknown(memory: Memory) -> str | None:
     return next((f"{state}: {why}" for state, why in lacking if why is not None), None)
 
 
-def _lacking_condition(names: str, *, partial: bool, metered: bool) -> tuple[Reason, str]:
+def _lacking_condition(missing: str, observation: Observation, *, partial: bool) -> tuple[Reason, str]:
     """For samples without a figure that decisions need. `partial`: other replicas have it."""
+    parts = lost_parts(() if isinstance(observation.metrics, Unknown) else observation.metrics)
+    whole = not any(part.endswith(missing.replace("-", " ")) for part in parts)
     gateway = "The engine exports no metrics, and the gateway does not tell"
-    detail = f"{gateway if metered else 'Pods are scraped but do not export'} {names}"
-    return Reason.PARTIAL_METRICS.said(detail=detail) if partial else Reason.MISSING_FIGURES.said(detail=detail)
+    told = gateway if observation.metered else "Prometheus has the pods without"
+    detail = f"{told} {', '.join([*parts, *[missing] * whole])}"
+    if partial:
+        return Reason.PARTIAL_METRICS.said(detail=detail)
+    # An engine that exports one part of a histogram exports all.
+    return Reason.MISSING_FIGURES.said(detail=detail, otherwise=", update the engine, or switch them on" * whole)
 
 
 LIMITED_BY: tuple[str, ...] = (
@@ -175,11 +181,8 @@ def judge_objects(seen: Collected) -> tuple[Reason, str] | None:
     if count:
         told = [*own, *(each for each in around if each not in own)]
         return Reason.UNREADABLE_OBJECTS.said(objects=_named(told, count))
-    target = next((target for target in seen.targets if target.strangers), None)
-    if target is None:
-        return None
-    pods = _named(target.strangers, len(target.strangers))
-    return Reason.PODS_OF_OTHERS.said(target=target.workload.key, pods=pods)
+    strange = [(one.workload.key, _named(one.strangers, len(one.strangers))) for one in seen.targets if one.strangers]
+    return Reason.PODS_OF_OTHERS.said(target=strange[0][0], pods=strange[0][1]) if strange else None
 
 
 def _named(found: Sequence[str], count: int) -> str:
@@ -224,9 +227,8 @@ def _first_request(
     conduct = _conduct(does, holds)
     refuses = does is FirstRequest.REJECTS
     if not refuses and (holds is None or cold is None):
-        detail = "no cold start was measured yet"
-        if holds is None:
-            detail = "spec.metrics.gateway.holdsFor is not set, and the gateway's profile does not say"
+        unset = "spec.metrics.gateway.holdsFor is not set, and the gateway's profile does not say"
+        detail = unset if holds is None else "no cold start was measured yet"
         return Reason.FIRST_REQUEST_UNKNOWN.said(gateway=own.text, conduct=conduct, detail=detail)
     counted = _counted(pool, does, metered=metered)
     taken, reaction = ("an unknown time" if cold is None else brief(cold)), brief(REACTION)
@@ -348,9 +350,8 @@ def estimated(memory: Memory, ttft: float | None, tpot: float | None, *, parted:
     `parted`: `ttft` is what the client's bound leaves the engines of one role.
     """
     window, buckets = memory.window.last(KEPT_SECONDS), memory.window.buckets
-    first = window.first_tokens, buckets.ttft
-    if memory.profile.at_gateway:
-        first = window.client_first_tokens, buckets.client
+    at = memory.profile.at_gateway
+    first = (window.client_first_tokens, buckets.client) if at else (window.first_tokens, buckets.ttft)
     bounds = ((ttft, *first, parted), (tpot, window.finished, buckets.tpot, False))
     return [said for each in bounds if (said := _said(*each))]
 

@@ -97,9 +97,8 @@ def _misses_now(stage: StagePlan, calm: float) -> bool:
 
 def _calm(since: float, at: float) -> str:
     """Since when the load is low, as the beginning of a sentence."""
-    if at - since >= CALM_KNOWN:
-        return f"For {brief(CALM_KNOWN)} or more"
-    return f"Since {clock(since)} ({brief(at - since)})"
+    known = f"Since {clock(since)} ({brief(at - since)})"
+    return f"For {brief(CALM_KNOWN)} or more" if at - since >= CALM_KNOWN else known
 
 
 def _short(stage: StagePlan) -> bool:

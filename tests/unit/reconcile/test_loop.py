@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import functools
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from servingpool.adapters.cluster.errors import NotFound
 from servingpool.adapters.cluster.objects import Key, unix
+from servingpool.adapters.prometheus.samples import PARTS
 from servingpool.api.serving_pool import Metadata
+from servingpool.decision.observation import NOT_EXPOSED
 from servingpool.loop import reconciler
 from servingpool.status.write_rate import WriteRate
 
@@ -271,19 +274,24 @@ def test_a_pool_deleted_while_prometheus_is_read_stops_nobody() -> None:
 
 def test_samples_that_lack_a_series_are_not_valid_metrics() -> None:
     world = settled()
-    world.exports = without_ttft
-    world.step()
-    assert world.condition("MetricsAvailable") == ("False", "MissingFigures")
-    assert world.message("MetricsAvailable") == (
-        "Pods are scraped but do not export time to first token. Replicas stay as they are."
-        " Update the engine, or switch these metrics on."
-    )
+    said = "Prometheus has the pods without {}. Replicas stay as they are. Keep them in the monitor{}."
+    either = ", update the engine, or switch them on"
+    parts = {PARTS[part]: f"the {part} of time to first token" for part in PARTS}
+    for lost, told in {NOT_EXPOSED: "time to first token", **parts}.items():
+        world.exports = functools.partial(replace, time_to_first_token=lost)
+        world.step(minutes=ONE_MINUTE)
+        assert world.condition("MetricsAvailable") == ("False", "MissingFigures")
+        assert world.message("MetricsAvailable") == said.format(told, "" if lost in parts else either)
+    world.exports = functools.partial(replace, time_per_output_token=PARTS["sum"], inter_token_latency=NOT_EXPOSED)
+    world.step(minutes=ONE_MINUTE)
+    both = "the sum of time per output token, inter-token latency"
+    assert world.message("MetricsAvailable") == said.format(both, either)
     whole = world.services["vllm"].engines[0].name
     world.exports = lambda sample: sample if sample.replica == whole else without_ttft(sample)
     world.step(minutes=ONE_MINUTE)
     assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
     assert world.message("MetricsAvailable") == (
-        "Pods are scraped but do not export time to first token. Scale-down is blocked until all metrics are read."
+        "Prometheus has the pods without time to first token. Scale-down is blocked until all metrics are read."
     )
 
 

@@ -15,9 +15,6 @@ from servingpool.adapters.prometheus.samples import ReadRequest
 from servingpool.api.serving_pool import ServingPool
 from servingpool.api.spec import Gateway, MeasuredAt
 
-GatewayShare = Share
-"""Gateway and extra labels by which gateways' series are read together."""
-
 
 @dataclass(frozen=True, slots=True)
 class OwnGateway:
@@ -79,9 +76,9 @@ def told_by(pool: ServingPool, backend: BackendConfig) -> bool:
 
 def gateway_requests(
     pools: Iterable[ServingPool], backend: BackendConfig, metered: Collection[str] = ()
-) -> dict[GatewayShare, ReadRequest]:
+) -> dict[Share, ReadRequest]:
     """One request for all pools of a backend that share gateway and labels, by that pair."""
-    merged: defaultdict[GatewayShare, Asked] = defaultdict(Asked)
+    merged: defaultdict[Share, Asked] = defaultdict(Asked)
     for pool in pools:
         share, own = gateway_share(pool, backend), gateway_of(pool, backend)
         if share is not None and own is not None:
@@ -89,7 +86,7 @@ def gateway_requests(
     return {share: asked.request(share, gateway=True) for share, asked in merged.items()}
 
 
-def gateway_share(pool: ServingPool, backend: BackendConfig) -> GatewayShare | None:
+def gateway_share(pool: ServingPool, backend: BackendConfig) -> Share | None:
     """Key of pools whose gateways are read together; None for a pool without a gateway."""
     own = gateway_of(pool, backend)
     return None if own is None else (own.name, tuple(sorted(pool.spec.metrics.match_labels.items())))

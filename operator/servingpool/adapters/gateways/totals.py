@@ -10,7 +10,6 @@ from operator import add
 from servingpool.adapters.cluster.objects import Key
 from servingpool.adapters.gateways.completed import NOTHING, Completing, completed
 from servingpool.adapters.gateways.own_gateway import (
-    GatewayShare,
     OwnGateway,
     bound_of,
     gateway_of,
@@ -19,6 +18,7 @@ from servingpool.adapters.gateways.own_gateway import (
     told_by,
 )
 from servingpool.adapters.gateways.sample import QUEUE_UNNAMED, own_sample, queue_unnamed
+from servingpool.adapters.prometheus.asked import Share
 from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.diagnosis import Cause, PodKey
 from servingpool.adapters.prometheus.gateways import GatewayFigure, GatewayProfile
@@ -68,7 +68,7 @@ class GatewayReader:
         self._completing: dict[tuple[Key, str, str, tuple[str, ...]], Completing] = {}
         """State by pool, its uid, its model and its targets: each role apart."""
 
-    def requests(self, pools: Sequence[ServingPool]) -> dict[GatewayShare, ReadRequest]:
+    def requests(self, pools: Sequence[ServingPool]) -> dict[Share, ReadRequest]:
         """Queries on the gateways. Of pools that may go to zero also why a pod of their gateway disappeared."""
         known = [pool for pool in pools if self._known(pool) is not None]
         found = gateway_requests(known, self._backend, self._metered)
@@ -80,9 +80,7 @@ class GatewayReader:
                 found[share] = replace(request, explain=request.explain | totals.unseen)
         return found
 
-    def hear(
-        self, pools: Sequence[ServingPool], readings: Callable[[GatewayShare, str], FleetReading | Unknown]
-    ) -> None:
+    def hear(self, pools: Sequence[ServingPool], readings: Callable[[Share, str], FleetReading | Unknown]) -> None:
         """Take each pool's part of the answers: `readings` of a share and the gateway's namespace."""
         before, self._totals, self._latest = self._totals, {}, {}
         present = {pool.key for pool in pools}
@@ -200,17 +198,17 @@ class GatewayTotals:
                 self.newcomers += _shown(
                     profile, {name: getattr(now, of) for name, of in (COUNTERS | UNSERVED).items()}
                 )
-            if before is None or not (metered and _lacks_all(now)) or _lacks_all(before):
+            if before is None or not (metered and now.begun is NOT_EXPOSED) or before.begun is NOT_EXPOSED:
                 self.last[pod] = now if before is None else self._add(pod, profile, before, now)
         self.visible, newest = len(mine), max(each.scraped_at for each in mine.values())
         self.last = {pod: each for pod, each in self.last.items() if each.scraped_at > newest - KEPT}
         self.doubted = {pod: one for pod, one in self.doubted.items() if pod in self.last}
         self.rates = {pod: rate for pod, rate in self.rates.items() if pod in self.last}
         samples, told = list(mine.values()), dict[str, Reading | Histogram]({**self.counts, **self.histograms})
-        if not metered or not all(map(_lacks_all, samples)):
+        if not metered or any(one.begun is not NOT_EXPOSED for one in samples):
             told = {name: self._count(name, [getattr(one, of) for one in samples]) for name, of in COUNTERS.items()}
             told |= {name: self._histogram(name, [getattr(one, name) for one in samples]) for name in HISTOGRAMS}
-        elif not told or not all(_lacks_all(self.last[pod]) for pod in mine):
+        elif not told or any(self.last[pod].begun is not NOT_EXPOSED for pod in mine):
             # Either it never served the model, or its series have gone. One that was started since has none so far.
             return _unknown(profile, Unknown(own.without(pool.spec.model)))
         queue, flight = _sum(each.waiting for each in samples), _sum(each.running for each in samples)
@@ -314,11 +312,6 @@ class GatewayTotals:
         if total is None or total.bounds != shown[0].bounds:
             total = self.histograms[name] = _empty(shown[0].bounds)
         return total
-
-
-def _lacks_all(sample: ReplicaMetrics) -> bool:
-    """Whether the gateway has no series of the model, as before its first request."""
-    return sample.begun is NOT_EXPOSED
 
 
 def _shown(profile: GatewayProfile, counts: Mapping[str, Reading]) -> float:

@@ -140,7 +140,7 @@ class Columns:
         self, queries: Queries, series: Series, buckets: Mapping[Source, Mapping[float, Collection[str]]]
     ) -> HistogramColumns:
         if not series.name:
-            total = self._total(queries, series, series.sum)
+            total = self._total(queries, series, series.sum, series.count)
             return HistogramColumns(series.sum[0], total, self._total(queries, series, series.count, series.sum))
         source = queries.source(series)
         by_le = self.by_le.setdefault(source.part("bucket").key, {})

@@ -23,7 +23,7 @@ from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS as HISTOG
 from servingpool.adapters.prometheus.engines.profile import Figure
 from servingpool.adapters.prometheus.promql import Queries, Scope, Source
 from servingpool.adapters.prometheus.rows import MOST_SAMPLES, MOST_TEXT, ROW_ERRORS
-from servingpool.adapters.prometheus.samples import Layout, ReadRequest
+from servingpool.adapters.prometheus.samples import PARTS, Layout, ReadRequest
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, Reading, ReplicaMetrics, Unknown
 
 ROWS_PER_SLICE = 100_000
@@ -158,20 +158,22 @@ class Table:
 
     def _histograms(self, row: Row) -> Iterator[Histogram | Unknown]:
         for bounded, names in self._columns.histograms:
+            lost = NOT_EXPOSED
             for columns in names:
-                if row[columns.count] is not None:
+                if row[columns.total] is not None and row[columns.count] is not None:
                     yield self._histogram(row, columns, bounded=bounded)
                     break
-                if columns.all_requests is not None and row[columns.all_requests] is not None:
+                own = (columns.total, columns.count, *(column for _, column in columns.buckets))
+                if any(row[one] is not None for one in own):
+                    lost = PARTS["count" if row[columns.count] is None else "sum"]
+                elif columns.all_requests is not None and row[columns.all_requests] is not None:
                     yield EMPTY  # no request so far that counts; `begun` has the others
                     break
             else:
-                yield NOT_EXPOSED
+                yield lost
 
     def _histogram(self, row: Row, columns: HistogramColumns, *, bounded: bool) -> Histogram | Unknown:
-        total, count = row[columns.total], row[columns.count]
-        if total is None or count is None:
-            return Unknown(f"{columns.name}_sum is missing")
+        total, count = row[columns.total] or 0.0, row[columns.count] or 0.0
         bounds, counts = [], []
         for bound, column in columns.buckets:
             value = row[column]

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from servingpool.adapters.prometheus.diagnosis import Cause, Missing, PodKey
 from servingpool.adapters.prometheus.engines import EngineMetrics, profile_of
-from servingpool.adapters.prometheus.engines.profile import LABEL_NAME
+from servingpool.adapters.prometheus.engines.profile import HISTOGRAMS, LABEL_NAME
 from servingpool.adapters.prometheus.promql import ADDRESS
 from servingpool.adapters.prometheus.rows import MOST_BUCKETS, Unread, bound_of
 from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
@@ -34,7 +34,8 @@ ANY_MODEL = ""
 
 MOST_ASIDE = 4
 """Buckets taken on one side of a bound, or around a neighbour, where pods have different buckets."""
-NO_BUCKETS = Unknown("its histogram buckets near the SLO bound are not known yet")
+PARTS = {part: Unknown(f"Prometheus has its histogram without {part}") for part in ("buckets", "sum", "count")}
+"""What a sample has in place of a histogram of which Prometheus lacks this part."""
 _NEIGHBOURS = (2.0, 0.5, 4.0, 0.25)
 """Of a bound: the buckets nearest to these multiples of it are read for the percentile."""
 _EQUAL = 1e-9
@@ -180,6 +181,12 @@ def sample_of(models: Mapping[str, ReplicaMetrics], model: str) -> ReplicaMetric
     return models.get(model, models.get(ANY_MODEL))
 
 
+def lost_parts(samples: Iterable[ReplicaMetrics]) -> list[str]:
+    """Parts of histograms that some sample lacks. An engine exports all or none, so a monitor drops them."""
+    read = [(one.field.replace("_", " "), getattr(sample, one.field)) for sample in samples for one in HISTOGRAMS[:3]]
+    return sorted({f"the {part} of {name}" for name, told in read for part, why in PARTS.items() if told is why})
+
+
 class BucketCount(NamedTuple):
     """How many series there are of a bucket in a namespace."""
 
@@ -276,7 +283,7 @@ def _own(histogram: Histogram | Unknown, bound: float | None, *, neighbours: boo
     if isinstance(histogram, Unknown):
         return histogram
     if bound is not None and not histogram.bounds:
-        return NO_BUCKETS if histogram.count else histogram
+        return PARTS["buckets"] if histogram.count else histogram
     places = () if bound is None else _places(histogram.bounds, frozenset(), bound, neighbours=neighbours)
     if len(places) == len(histogram.bounds):
         return histogram

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servingpool.adapters.prometheus.rows import MOST_BUCKETS
-from servingpool.adapters.prometheus.samples import NO_BUCKETS, BucketCount, Layout, with_own_buckets
+from servingpool.adapters.prometheus.samples import BucketCount, Layout, with_own_buckets
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics
 
 VLLM_TTFT = (
@@ -84,10 +84,6 @@ def test_what_an_slo_does_not_bound_has_no_buckets():
     assert own.time_to_first_token == Histogram((), (), 9.0, 3.0)
     assert own.time_per_output_token == read.time_per_output_token
     assert own.queue_time == NOT_EXPOSED
-
-
-def test_a_bound_without_any_bucket_is_unknown():
-    assert with_own_buckets(page(()), 2.0, None).time_to_first_token == NO_BUCKETS
 
 
 def test_a_sample_without_other_buckets_is_passed_on_unchanged():

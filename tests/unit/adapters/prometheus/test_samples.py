@@ -12,7 +12,7 @@ from servingpool.adapters.prometheus.backend_config import SeriesLabels
 from servingpool.adapters.prometheus.diagnosis import Cause
 from servingpool.adapters.prometheus.engines import profile_of
 from servingpool.adapters.prometheus.plan import FIELDS, FIGURES, HISTOGRAMS
-from servingpool.adapters.prometheus.samples import ReadRequest, with_own_buckets
+from servingpool.adapters.prometheus.samples import ReadRequest
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics, Unknown
 
 NOW = 1_790_000_000.0
@@ -94,13 +94,6 @@ async def test_a_counter_that_the_version_lacks_is_unknown_not_zero(prometheus, 
 )
 async def test_a_histogram_with_nan_in_it_is_unknown(prometheus, backend, request_2s_100ms, page, broken):
     prometheus.expose("llama-0", page | broken)
-    read = await backend.read(request_2s_100ms, NOW)
-    assert isinstance(read.samples["chat", "llama-0"]["llama"].time_to_first_token, Unknown)
-
-
-async def test_a_histogram_without_its_sum_is_unknown(prometheus, backend, request_2s_100ms, page):
-    del page["vllm:time_to_first_token_seconds_sum"]
-    prometheus.expose("llama-0", page)
     read = await backend.read(request_2s_100ms, NOW)
     assert isinstance(read.samples["chat", "llama-0"]["llama"].time_to_first_token, Unknown)
 
@@ -203,16 +196,6 @@ async def test_a_pod_that_serves_two_models_has_two_samples(prometheus, backend,
     reading = await backend.read(request_2s_100ms, NOW)
     assert reading.samples["chat", "llama-0"]["llama"].running == 3
     assert reading.samples["chat", "llama-0"]["embedder"].running == 8
-
-
-async def test_a_bound_whose_buckets_are_unknown_makes_the_histogram_unknown(
-    prometheus, backend, request_2s_100ms, page
-):
-    # Without buckets every request would count as late, and the fleet would grow to its maximum.
-    del page["vllm:time_to_first_token_seconds_bucket"]
-    prometheus.expose("llama-0", page)
-    metrics = (await backend.read(request_2s_100ms, NOW)).samples["chat", "llama-0"]["llama"]
-    assert isinstance(with_own_buckets(metrics, 2.0, 0.1).time_to_first_token, Unknown)
 
 
 async def test_without_a_bound_a_histogram_needs_no_buckets(prometheus, backend, request_2s_100ms, page):
