@@ -35,3 +35,8 @@ def test_every_python_since_the_oldest_supported_one_is_tested() -> None:
     oldest = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
     assert oldest == f">={tested[0][0]}.{tested[0][1]}"
     assert tested == [(3, minor) for minor in range(tested[0][1], tested[-1][1] + 1)]
+
+
+def test_a_release_signs_by_digest_each_image_and_chart_that_it_pushes() -> None:
+    text = (ROOT / ".github/workflows/release.yaml").read_text()
+    assert len(re.findall("push: true|helm push", text)) == len(re.findall('cosign sign --yes "[^"@]+@', text)) == 3
