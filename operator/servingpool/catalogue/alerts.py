@@ -143,11 +143,11 @@ ALERTS = (
             'sum(servingpool_owned_pools{namespace="$(NAMESPACE)"}) != max(servingpool_pools{namespace="$(NAMESPACE)"})'
         ),
         summary="Not every pool has one ServingPool operator.",
-        description="The operators in $(NAMESPACE) write for {{ $value }} pools together, and there are others.",
-        effect="Fewer: the replicas of some pools stay as they are. More: two operators set the replicas of a pool.",
+        description="The operators in $(NAMESPACE) write for {{ $value | humanize }} pools. There are more, or fewer.",
+        effect="Too few: replicas of some pools stay as they are. Too many: two operators set those of one pool.",
         action=(
             "Compare the operators' Leases with their pods: kubectl -n $(NAMESPACE) get leases -l "
-            "servingpool.dev/shards-of=$(RELEASE) and get pods. A pod without a Lease reads in its log why. "
+            "servingpool.dev/shards-of=$(RELEASE) and get pods. The log of a pod without a Lease says why. "
             "If they agree, restart the pods one by one: each gives its Lease back when it stops."
         ),
     ),
