@@ -16,9 +16,9 @@ from servingpool.adapters.gateways.totals import GatewayTotals
 from servingpool.adapters.prometheus import page
 from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.gateways import GatewayProfile, shipped_gateways
-from servingpool.adapters.prometheus.samples import ANY_MODEL, FleetReading, ReadRequest
+from servingpool.adapters.prometheus.samples import FleetReading, ReadRequest
 from servingpool.api.serving_pool import ServingPool
-from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Histogram, ReplicaMetrics, Unknown
+from servingpool.decision.observation import GatewayMetrics, Histogram, ReplicaMetrics, Unknown
 
 from .scrapes import each_second, page_job, read_when, served
 
@@ -35,6 +35,14 @@ PICKERS = {
     "shared": {"org/model": 10, "org/other": 3},
 }
 """Endpoint pickers whose queue of 40 names no model, by pod: the requests that each sent on, by model."""
+FLOWS = {
+    "idle": (("llm_d_epp_request_total",), {"org/model": [7170]}),
+    "adapters": (
+        ("llm_d_epp_request_total", "llm_d_epp_flow_control_queue_size"),
+        {"org/model": [100, 0], "sql-lora": [300, 25], "chat-lora": [200, 15], "other": [9, 9]},
+    ),
+}
+"""Series and models of llm-d's picker, by pod: its flow was idle for five minutes; LoRA adapters and a model of nobody."""
 BOUND = 2.0
 
 
@@ -46,6 +54,15 @@ def picker(sent: dict[str, int]) -> str:
     )
     queue = 'inference_extension_flow_control_queue_size{fairness_id="default-flow",priority="0"} 40\n'
     return f"# TYPE inference_objective_request_total counter\n{''.join(counts)}{queue}"
+
+
+def flows(names: tuple[str, ...], models: dict[str, list[int]]) -> str:
+    own = 'fairness_id="default-flow",priority="0"'
+    pairs = ((model, *each) for model, counts in models.items() for each in zip(names, counts, strict=True))
+    text = (
+        f'{name}{{{own},model_name="{model}",target_model_name="{model}"}} {count}\n' for model, name, count in pairs
+    )
+    return "".join(text) + 'llm_d_epp_flow_control_pool_saturation{inference_pool="pool"} 1\n'
 
 
 def pod(name: str) -> str:
@@ -68,7 +85,7 @@ def configuration(target: str) -> dict[str, Any]:
     job = functools.partial(page_job, target, NAMESPACE)
     jobs = [job(pod(name), **(COLLIDE if name in SHADOWED else {})) for name in PAGES]
     jobs += [job(pod(name), f"{pod(name)}-twice") for name in PAGES if name not in SHADOWED]
-    jobs += [job(name) for name in (*CHANGING, *(f"{one}-0" for one in PICKERS))]
+    jobs += [job(name) for name in (*CHANGING, *(f"{one}-0" for one in (*PICKERS, *FLOWS)))]
     return each_second(jobs)
 
 
@@ -76,6 +93,7 @@ EXPOSED = {
     **{(NAMESPACE, pod(name)): text for name, text in PAGES.items()},
     **{(NAMESPACE, name): PAGES[first] for name, first in CHANGING.items()},
     **{(NAMESPACE, f"{name}-0"): picker(sent) for name, sent in PICKERS.items()},
+    **{(NAMESPACE, f"{name}-0"): text for name, text in ((one, flows(*given)) for one, given in FLOWS.items())},
 }
 url = served(NAMESPACE, EXPOSED, configuration)
 
@@ -109,14 +127,6 @@ async def test_every_figure_of_every_page_is_read_back(url: str, name: str) -> N
     assert standing(reading.samples[key][model_of(name)]) == standing(on_page(name))
 
 
-async def test_requests_in_flight_that_name_no_model_are_read_beside_each_models_own_figures(url: str) -> None:
-    name = "litellm-1.105.7"
-    key = (NAMESPACE, pod(name))
-    reading = await read_when(url, asking(name), lambda one: len(one.samples.get(key, {})) > 1)
-    of_all = reading.samples[key][ANY_MODEL]
-    assert (of_all.running, of_all.begun) == (4.0, NOT_EXPOSED), "the scrape itself is not one of them"
-
-
 @pytest.mark.parametrize("workload", PICKERS)
 async def test_a_queue_that_names_no_model_is_read_or_said_to_be_unknown(url: str, workload: str) -> None:
     key = (NAMESPACE, f"{workload}-0")
@@ -129,6 +139,16 @@ async def test_a_queue_that_names_no_model_is_read_or_said_to_be_unknown(url: st
         assert "names no model, and several are served" in told.queue.reason
 
 
+async def test_a_flow_that_is_idle_holds_nothing_and_the_adapters_requests_are_the_pools(url: str) -> None:
+    wanted = {(NAMESPACE, f"{name}-0") for name in FLOWS}
+    reading = await read_when(url, asking("llm-d-epp"), lambda one: wanted <= one.samples.keys())
+    idle = Pool(url, "idle").heard(reading)
+    assert (idle.queue, idle.at_zero) == (0.0, 0.0)
+    pool = Pool(url, "adapters", adapters=("sql-lora", "chat-lora"))
+    assert pool.heard(reading).queue == 40.0
+    assert pool.totals.last[NAMESPACE, "adapters-0"].begun == 640.0
+
+
 @dataclass
 class Pool:
     """A pool behind the changing gateway, as the operator reads it."""
@@ -137,6 +157,7 @@ class Pool:
     workload: str | None = "epp"
     model: str = "org/model"
     gateway: str = "llm-d-epp"
+    adapters: tuple[str, ...] = ()
     totals: GatewayTotals = field(default_factory=GatewayTotals)
 
     async def told(self, wanted: Callable[[dict[str, float]], bool]) -> GatewayMetrics:
@@ -154,8 +175,8 @@ class Pool:
         spec = {
             "model": self.model,
             "slo": {"timeToFirstToken": f"{BOUND:g}s", "measuredAt": "Gateway"},
-            "targets": [{"name": "vllm", "max": 9}],
-            "metrics": {"gateway": own},
+            "targets": [{"name": "vllm", "min": 0, "max": 9}],
+            "metrics": {"gateway": own, "adapters": [*self.adapters]},
         }
         meta = {"namespace": NAMESPACE, "name": "pool", "uid": "u", "generation": 1, "resourceVersion": "1"}
         meta["creationTimestamp"] = "2026-01-01T00:00:00Z"

@@ -165,6 +165,11 @@ class Metrics(Part):
 
     gateway: Gateway | None = None
     """The gateway in front of the engines, for requests that wait there. Default: the backend's, if it has one."""
+    adapters: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=256)], ...], Field(strict=False, max_length=32)
+    ] = ()
+    """LoRA adapters of the model, as the gateway's series name them. Their requests count there as the model's. The
+    engines' figures have them already."""
 
     @field_validator("match_labels")
     @classmethod

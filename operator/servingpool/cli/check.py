@@ -317,7 +317,8 @@ def _whose(own: OwnGateway, model: str, profile: GatewayProfile, models: Sequenc
         if own.workload is None:
             echo(f"{own.ambiguous}, and --gateway to {own.name}/WORKLOAD.", err=True)
         return own.workload is not None
-    echo(f"Its {profile.model_label} is {', '.join(map(repr, models))}.")
+    hint = " Those that are LoRA adapters of one fleet go into spec.metrics.adapters." if len(models) > 1 else ""
+    echo(f"Its {profile.model_label} is {', '.join(map(repr, models))}.{hint}")
     if model not in models:
         echo(f"{own.without(model)}.", err=True)
     return model in models

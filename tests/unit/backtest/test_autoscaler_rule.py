@@ -99,7 +99,6 @@ def look(now: float) -> Observation:
     ("query", "value"),
     [
         ('avg(vllm:num_requests_running{model_name="llama"})', 15.0),
-        ("sum(vllm:num_requests_running) + sum(vllm:num_requests_waiting)", 33.0),
         ("sum by (namespace) (vllm:num_requests_waiting) / 2", 1.5),
         ("max(max_over_time(vllm:num_requests_running[1m])) * 2", 40.0),
         ("sum(rate(vllm:generation_tokens_total[1m]))", 400.0),

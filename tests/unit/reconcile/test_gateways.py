@@ -67,8 +67,8 @@ class Behind:
 def test_a_pools_own_gateway_goes_before_its_backends() -> None:
     backend = BackendConfig(url="http://prometheus", gateway=GatewayChoice(name="litellm", namespace="gateways"))
     own = pool(metrics={"gateway": {"name": "vllm-router", "workload": "router"}})
-    assert gateway_of(pool(), backend) == OwnGateway("litellm", "gateways", None)
-    assert gateway_of(own, backend) == OwnGateway("vllm-router", "chat", "router")
+    assert gateway_of(pool(), backend) == OwnGateway("litellm", "gateways", None, ("llama",))
+    assert gateway_of(own, backend) == OwnGateway("vllm-router", "chat", "router", ("llama",))
     assert gateway_of(pool(), BackendConfig(url="http://prometheus")) is None
 
 
@@ -229,7 +229,28 @@ def test_a_release_whose_queue_names_no_model_is_not_trusted_to_show_a_request_a
 def test_where_the_queue_names_a_model_the_others_hold_nothing() -> None:
     """Since 1.3; the reading of all models together is the same series once more."""
     samples = {"": page(waiting=5.0), "llama": page(begun=9.0), "other": page(begun=8.0, waiting=5.0)}
-    assert Behind("inference-extension").hear({ROUTER: samples}).queue == NOT_EXPOSED
+    assert Behind("inference-extension").hear({ROUTER: samples}).queue == 0.0
+
+
+def test_requests_for_adapters_are_the_pools_and_those_for_other_models_are_not() -> None:
+    """One fleet serves a model and its LoRA adapters, which the gateway names as models of their own."""
+    behind = Behind("llm-d-epp", measuredAt="Gateway")
+    behind.pool = pool(
+        targets=[{"name": "vllm", "min": 0, "max": 9}],
+        slo={"timeToFirstToken": "2s", "measuredAt": "Gateway"},
+        metrics={"gateway": {"name": "llm-d-epp"}, "adapters": ["sql-lora", "chat-lora", "never-seen"]},
+    )
+    behind.hear({ROUTER: {"llama": page(begun=100.0, waiting=0.0, time_to_first_token=ttft(100.0))}})
+    models = {"llama": (110.0, 0.0), "sql-lora": (325.0, 25.0), "chat-lora": (215.0, 15.0), "other": (900.0, 60.0)}
+    samples = {
+        model: page(at=15.0, begun=begun, waiting=queue, time_to_first_token=ttft(begun - queue, late=5.0))
+        for model, (begun, queue) in models.items()
+    }
+    seen = behind.hear({ROUTER: samples})
+    assert (seen.queue, seen.arrivals, seen.at_zero) == (40.0, 550.0, 550.0)
+    assert seen.time_to_first_token == Histogram((2.0,), (495.0,), 330.0, 510.0)
+    samples["sql-lora"] = replace(samples["sql-lora"], waiting=Unknown("it is nan"))
+    assert behind.hear({ROUTER: samples}).queue == Unknown("it is nan")
 
 
 def test_held_requests_whose_clients_give_up_are_no_restart() -> None:
@@ -238,17 +259,6 @@ def test_held_requests_whose_clients_give_up_are_no_restart() -> None:
     for at, held, sent in ((0.0, 0.0, 10_000.0), (15.0, 40.0, 10_000.0), (30.0, 0.0, 10_001.0), (45.0, 0.0, 10_002.0)):
         seen = behind.read(page(at=at, waiting=held, begun=sent + held))
     assert seen.arrivals == 41.0
-
-
-def test_a_queue_of_several_models_blocks_scale_down_and_is_reported() -> None:
-    world = FakeCluster(gateway=GatewayChoice(name="inference-extension"))
-    world.serve(rate=6.0)
-    world.pool()
-    world.prometheus.gateways = picker(40.0, llama=10.0, other=3.0)
-    world.step(minutes=ONE_MINUTE)
-    assert world.condition("MetricsAvailable") == ("True", "PartialMetrics")
-    assert "the gateway's queue names no model, and several are served" in world.message("MetricsAvailable")
-    assert "Scale-down is blocked" in world.message("MetricsAvailable")
 
 
 # What a pool does with it
@@ -277,30 +287,23 @@ def test_requests_held_at_the_gateway_are_demand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("namespace", "model", "told"), [("chat", "llama", True), ("a", "llama", False), ("a", "x", False)]
+    ("namespace", "model", "adapters", "told"),
+    [("chat", "llama", [], True), ("a", "llama", [], False), ("a", "x", [], False), ("chat", "llama", ["x"], False)],
 )
 def test_a_shared_gateway_tells_a_models_demand_to_its_namespaces_alone(
-    namespace: str, model: str, *, told: bool
+    namespace: str, model: str, adapters: list[str], *, told: bool
 ) -> None:
-    """A pool chooses its model's name: it could read, and be scaled by, another tenant's requests."""
+    """A pool chooses its models' names: it could read, and be scaled by, another tenant's requests."""
     shared = GatewayChoice(name="llm-d-epp", namespace="gateways", models={"llama": ("chat", "chat-*")})
     backend = BackendConfig(url="http://prometheus", gateway=shared)
-    reader, own = GatewayReader(backend, shipped_gateways()), pool(namespace, model=model)
+    reader = GatewayReader(backend, shipped_gateways())
+    own = pool(namespace, model=model, metrics={"adapters": adapters})
     samples = {("gateways", "epp"): {model: page("epp", waiting=77.0, begun=600.0)}}
     reader.hear([own], lambda *_: FleetReading(at=0.0, samples=samples, stale={}))
     queue = reader.of(own).queue
     assert queue == (
         77.0 if told else Unknown("backends[].gateway.models does not name this pool's namespace for its model")
     )
-
-
-def test_a_gateway_that_does_not_answer_is_unknown_not_empty() -> None:
-    world = FakeCluster(gateway=EPP)
-    world.serve(rate=6.0)
-    world.pool()
-    world.prometheus.gateways = Unknown("Prometheus backend 'default' did not answer within 10 s")
-    world.step(minutes=ONE_MINUTE)
-    assert world.observation().gateway.queue == world.prometheus.gateways
 
 
 def test_a_gateway_without_a_queue_of_the_model_is_reported() -> None:

@@ -282,10 +282,6 @@ def test_samples_that_lack_a_series_are_not_valid_metrics() -> None:
         world.step(minutes=ONE_MINUTE)
         assert world.condition("MetricsAvailable") == ("False", "MissingFigures")
         assert world.message("MetricsAvailable") == said.format(told, "" if lost in parts else either)
-    world.exports = functools.partial(replace, time_per_output_token=PARTS["sum"], inter_token_latency=NOT_EXPOSED)
-    world.step(minutes=ONE_MINUTE)
-    both = "the sum of time per output token, inter-token latency"
-    assert world.message("MetricsAvailable") == said.format(both, either)
     whole = world.services["vllm"].engines[0].name
     world.exports = lambda sample: sample if sample.replica == whole else without_ttft(sample)
     world.step(minutes=ONE_MINUTE)

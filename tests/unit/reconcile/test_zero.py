@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.prometheus.diagnosis import Cause, Missing
-from servingpool.decision.observation import ReplicaMetrics, Unknown
+from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics, Unknown
 from servingpool.decision.params import REMEMBERED
 
 from ..gpubudget.test_budgets import budget  # noqa: TID252, tests are no package of an installed name
@@ -155,6 +155,55 @@ def test_a_gateway_inside_the_pools_own_pods_is_no_source_of_demand() -> None:
     assert world.replicas >= 1
     assert world.condition("ZeroReady") == ("Unknown", "DemandNotShown")
     assert "is a replica of the pool, and goes with it" in world.message("ZeroReady")
+
+
+class Picker(Behind):
+    """Behind an endpoint picker: the queue's series goes when its flow was idle for five minutes."""
+
+    def __init__(self, *, alive: bool = False, queues: bool = True) -> None:
+        self.alive, self.queues, self.requested_at = alive, queues, 0.0
+        super().__init__({"name": "llm-d-epp", "workload": "router"})
+
+    def serve_on(self) -> None:
+        super().serve_on()
+        counted = self.counts.get(ROUTER, [0.0, 0.0])
+        counted[:] = [sum(counted), 0.0] if self.services["vllm"].engines else counted
+        sent, held = counted
+        self.requested_at = self.now if self.services["vllm"].rate or held else self.requested_at
+        queue = held if self.queues and self.now - self.requested_at < 300.0 else NOT_EXPOSED
+        told = {"llama": ReplicaMetrics(ROUTER[1], self.now, begun=sent + held, waiting=queue)} if sent + held else {}
+        told |= {"": ReplicaMetrics(ROUTER[1], self.now, cached_prompt_tokens=1.0)} if self.alive else {}
+        self.prometheus.gateways = {ROUTER: told} if told else {}
+
+
+@pytest.mark.parametrize("alive", [False, True])
+def test_a_picker_that_deletes_the_queue_of_an_idle_flow_holds_nothing(*, alive: bool) -> None:
+    """Its page is there with the model's counter. It stayed at one replica, as if the gateway were away."""
+    world = Picker(alive=alive)
+    world.to_zero()
+    world.go(0.0, 6)
+    if alive:
+        world.restart()
+        world.go(0.0, 6)
+        world.counts[ROUTER] = [0.0, 0.0]  # the picker too: before a request its page has no series of the model
+        world.go(0.0, 6)
+    assert world.replicas == 0
+    world.go(0.2, 0.25)
+    assert world.replicas > 0
+    assert "requests that arrived at the gateway at 0 replicas" in world.status()["history"][0]["why"]
+    world.go(0.0, 25)
+    assert world.replicas == 0
+    world.counts, world.alive = {}, False
+    world.go(0.0, 10)
+    assert world.replicas == 1, "its page is gone"
+
+
+def test_a_picker_that_never_had_a_queue_is_not_trusted_to_hold_a_request() -> None:
+    """Without flow control it refuses at once, and shows nothing."""
+    world = Picker(queues=False)
+    world.go(20.0, 25)
+    world.go(0.0, 30)
+    assert (world.replicas, world.condition("ZeroReady")) == (1, ("Unknown", "DemandNotShown"))
 
 
 def test_a_gateway_that_is_not_known_to_show_anything_at_zero_keeps_one_replica() -> None:

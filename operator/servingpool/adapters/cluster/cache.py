@@ -227,7 +227,7 @@ class ClusterCache:
         if workload.selector is None:
             return []
         pods = list(self._selected(workload, workload.selector))
-        tops = [self._top(workload.key.namespace, pod).kind for pod in pods]
+        tops = [[NO_OWNER, *self._chain(workload.key.namespace, pod.owner)][-1].kind for pod in pods]  # as far as known
         times = Counter(tops)
         most = max(times, key=lambda kind: (times[kind], kind), default="")
         return [pod for pod, kind in zip(pods, tops, strict=True) if kind != most]
@@ -319,10 +319,6 @@ class ClusterCache:
             yield owner
             pod = self._spaces.get(namespace, {}).get(owner.uid)
             owner = self._revisions.get((namespace, owner.uid), NO_OWNER) if pod is None else pod.owner
-
-    def _top(self, namespace: str, pod: Pod) -> Owner:
-        """The last owner above a pod that is known."""
-        return [NO_OWNER, *self._chain(namespace, pod.owner)][-1]
 
     def _with(self, namespace: str, label: str) -> Mapping[str, Sequence[Pod]]:
         """The pods of a namespace that have this label, by its value. Each target looking at all pods was quadratic."""

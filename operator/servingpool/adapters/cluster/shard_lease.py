@@ -74,12 +74,9 @@ def winner(group: str, view: View) -> str:
 
     By the highest hash of member and group: whoever goes or comes, no group moves between two that stay.
     """
-    return max(view, key=lambda member: (_hash(member, group), member), default="")
-
-
-def _hash(member: str, group: str) -> bytes:
     # Not Python's hash(), which is another in every process.
-    return hashlib.blake2b(f"{member}\0{group}".encode(), digest_size=8).digest()
+    hashes = {member: hashlib.blake2b(f"{member}\0{group}".encode(), digest_size=8).digest() for member in view}
+    return max(view, key=lambda member: (hashes[member], member), default="")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,13 @@ could not be given to a replica yet is given with the next tokens.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
 from servingpool.decision.increase import Counts, follow
-from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, Reading, ReplicaMetrics, Unknown
+from servingpool.decision.observation import NOT_EXPOSED, Histogram, Observation, ReplicaMetrics, Unknown
 
 
 class Begun(NamedTuple):
@@ -78,14 +77,10 @@ def _counts_no_requests(metrics: ReplicaMetrics) -> bool:
 def _read(metrics: ReplicaMetrics, before: Begun | None) -> tuple[Begun, float]:
     """Requests that a replica had begun before this sample, and its prompt tokens since; 0 where not known."""
     prompts, rise = follow(
-        None if before is None else before.prompts, Counts(metrics.scraped_at, (_or_nan(metrics.prompt_tokens),))
+        None if before is None else before.prompts, Counts(metrics.scraped_at, (float(metrics.prompt_tokens),))
     )
     begun = 0.0 if before is None or (rise is not None and rise.restarted) else before.requests
     return Begun(prompts, begun), 0.0 if rise is None else rise.figures[0]
-
-
-def _or_nan(reading: Reading) -> float:
-    return math.nan if isinstance(reading, Unknown) else reading
 
 
 def _filled(metrics: ReplicaMetrics, begun: float) -> ReplicaMetrics:

@@ -58,8 +58,9 @@ def with_shares(observation: Observation, limit: float, before: Shares | None) -
     room = limit * len(ready) if ready else 0.0
     waiting = _waiting(gateway, room)
     shares = _after(gateway, gateway.arrivals, waiting, ready, before)
-    running = gateway.in_flight if isinstance(gateway.in_flight, Unknown) else min(gateway.in_flight, room)
-    samples = tuple(_sample(one.name, gateway, shares, _each(running, len(ready))) for one in ready)
+    flight = gateway.in_flight
+    running = flight if isinstance(flight, Unknown) else min(flight, room) / max(1, len(ready))
+    samples = tuple(_sample(one.name, gateway, shares, running) for one in ready)
     return replace(observation, metrics=samples, gateway=replace(gateway, queue=waiting)), shares
 
 
@@ -84,7 +85,8 @@ def _after(
     come = arrivals if isinstance(gateway.in_flight, Unknown) else arrivals + gateway.in_flight
     begun = come if isinstance(waiting, Unknown) else come - waiting
     if before is None or rise is None:
-        return before if before is not None and counted is before.counted else _begins(counted, begun)
+        begins = Shares(counted, begun, (0.0,) * len(counted.figures), 0.0)
+        return before if before is not None and counted is before.counted else begins
     base = 0.0 if rise.restarted else before.begun
     begun = max(begun, base)
     replicas, each, each_begun = _served_by(ready, rise.seconds), before.each, before.each_begun
@@ -92,10 +94,6 @@ def _after(
         each = tuple(held + more / replicas for held, more in zip(each, rise.figures, strict=True))
         each_begun += (begun - base) / replicas
     return Shares(counted, begun, each, each_begun)
-
-
-def _begins(counted: Counts, begun: float) -> Shares:
-    return Shares(counted, begun, (0.0,) * len(counted.figures), 0.0)
 
 
 def _served_by(ready: Sequence[Replica], seconds: float) -> float:
@@ -109,19 +107,13 @@ def _counts(gateway: GatewayMetrics, arrivals: float, bounds: tuple[float, ...])
     between, ttft = gateway.inter_token_latency, gateway.time_to_first_token
     between = _not_told(()) if isinstance(between, Unknown) else between
     ttft = _not_told(bounds) if isinstance(ttft, Unknown) else ttft
-    tokens = (
-        math.nan if isinstance(one, Unknown) else one for one in (gateway.generation_tokens, gateway.prompt_tokens)
-    )
+    tokens = map(float, (gateway.generation_tokens, gateway.prompt_tokens))
     figures = (arrivals, *tokens, between.total, between.count, ttft.total, ttft.count, *ttft.counts)
     return Counts(gateway.scraped_at or 0.0, figures, ttft.bounds)
 
 
 def _not_told(bounds: tuple[float, ...]) -> Histogram:
     return Histogram(bounds, (math.nan,) * len(bounds), math.nan, math.nan)
-
-
-def _each(running: Reading, replicas: int) -> Reading:
-    return running if isinstance(running, Unknown) else running / replicas
 
 
 def _sample(name: str, gateway: GatewayMetrics, shares: Shares, running: Reading) -> ReplicaMetrics:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from servingpool.adapters.cluster.names import pods_of
 from servingpool.adapters.prometheus.asked import Asked, Share
@@ -25,6 +25,8 @@ class OwnGateway:
     """Namespace of the gateway's pods."""
     workload: str | None
     """Name of the gateway's workload; None: all gateways of that name in the namespace."""
+    models: tuple[str, ...] = ()
+    """Names that count for the pool: with other ones what was counted is no beginning."""
 
     def pods(self, samples: Iterable[PodKey]) -> list[PodKey]:
         """Pods of the gateway among these pods, in order."""
@@ -55,7 +57,8 @@ class OwnGateway:
 
 def gateway_of(pool: ServingPool, backend: BackendConfig) -> OwnGateway | None:
     """The pool's own gateway, or else its backend's; None where there is none."""
-    return gateway_in(pool.metadata.namespace, pool.spec.metrics.gateway, backend)
+    own = gateway_in(pool.metadata.namespace, pool.spec.metrics.gateway, backend)
+    return None if own is None else replace(own, models=(pool.spec.model, *pool.spec.metrics.adapters))
 
 
 def gateway_in(namespace: str, own: Gateway | None, backend: BackendConfig) -> OwnGateway | None:
@@ -71,7 +74,8 @@ def gateway_in(namespace: str, own: Gateway | None, backend: BackendConfig) -> O
 def told_by(pool: ServingPool, backend: BackendConfig) -> bool:
     """Whether its gateway tells this pool of its model: a backend's gateway serves several namespaces."""
     shared = backend.gateway if pool.spec.metrics.gateway is None else None
-    return shared is None or shared.tells(pool.spec.model, pool.metadata.namespace)
+    names = (pool.spec.model, *pool.spec.metrics.adapters)
+    return shared is None or all(shared.tells(name, pool.metadata.namespace) for name in names)
 
 
 def gateway_requests(

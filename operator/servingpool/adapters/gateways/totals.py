@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import add
 
@@ -17,12 +17,12 @@ from servingpool.adapters.gateways.own_gateway import (
     gateway_share,
     told_by,
 )
-from servingpool.adapters.gateways.sample import QUEUE_UNNAMED, own_sample, queue_unnamed
+from servingpool.adapters.gateways.sample import QUEUE_UNNAMED, UNEQUAL, added, own_sample, queue_unnamed
 from servingpool.adapters.prometheus.asked import Share
 from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.diagnosis import Cause, PodKey
 from servingpool.adapters.prometheus.gateways import GatewayFigure, GatewayProfile
-from servingpool.adapters.prometheus.samples import FleetReading, ReadRequest
+from servingpool.adapters.prometheus.samples import ANY_MODEL, FleetReading, ReadRequest
 from servingpool.api.serving_pool import ServingPool
 from servingpool.decision.increase import Change, change, rises
 from servingpool.decision.observation import (
@@ -50,7 +50,6 @@ PLAUSIBLE = 100.0
 KEPT = 3600.0
 """Seconds for which a pod that is not seen any more is remembered."""
 NO_CHOICE = GatewayMetrics(time_to_first_token=Unknown("no gateway is configured: set spec.metrics.gateway"))
-UNEQUAL = Unknown("the gateway's pods have different buckets, as in a rollout")
 
 OTHERS = Unknown("backends[].gateway.models does not name this pool's namespace for its model")
 
@@ -153,6 +152,8 @@ class GatewayTotals:
     """Samples that were not used, of pods of which the last one was not."""
     rates: dict[PodKey, float] = field(default_factory=dict)
     """Requests/s of each pod between its last two samples."""
+    queued: bool = False
+    """Whether it ever had a queue's series: it holds requests, where such a series comes with the first one held."""
 
     def read(
         self,
@@ -189,15 +190,16 @@ class GatewayTotals:
     ) -> GatewayMetrics:
         read = {pod: own_sample(pool, profile, models, metered=metered) for pod, models in pods.items()}
         mine = {pod: found for pod, found in read.items() if found is not None}
+        comes = any(one.with_traffic for one in profile.figures.get(GatewayFigure.QUEUE, ()))
         if not mine:
-            return _unknown(profile, Unknown(own.without(pool.spec.model) if pods else own.unseen))
+            lacking = _unknown(profile, Unknown(own.without(pool.spec.model) if pods else own.unseen))
+            # It has restarted, runs its queue, and no request has come since.
+            return replace(lacking, queue=0.0) if self.last and _alive(pods) and comes else lacking
         replacing = bool(self.last) and len(mine) <= self.visible
         for pod, now in mine.items():
             before = self.last.get(pod)
             if before is None and replacing:
-                self.newcomers += _shown(
-                    profile, {name: getattr(now, of) for name, of in (COUNTERS | UNSERVED).items()}
-                )
+                self.newcomers += _shown(profile, {name: getattr(now, of) for name, of in ALL.items()})
             if before is None or not (metered and now.begun is NOT_EXPOSED) or before.begun is NOT_EXPOSED:
                 self.last[pod] = now if before is None else self._add(pod, profile, before, now)
         self.visible, newest = len(mine), max(each.scraped_at for each in mine.values())
@@ -211,7 +213,9 @@ class GatewayTotals:
         elif not told or any(self.last[pod].begun is not NOT_EXPOSED for pod in mine):
             # Either it never served the model, or its series have gone. One that was started since has none so far.
             return _unknown(profile, Unknown(own.without(pool.spec.model)))
-        queue, flight = _sum(each.waiting for each in samples), _sum(each.running for each in samples)
+        queue, flight = added(each.waiting for each in samples), added(each.running for each in samples)
+        self.queued |= not isinstance(queue, Unknown)
+        queue = 0.0 if queue is NOT_EXPOSED and comes else queue
         return GatewayMetrics(newest, queue=queue, in_flight=flight, **told)  # type: ignore[arg-type]
 
     def _at_zero(
@@ -238,7 +242,8 @@ class GatewayTotals:
             return QUEUE_UNNAMED
         if counted and (self.last or profile.model_label is None):
             return self.newcomers + _shown(profile, self.counts)
-        if GatewayFigure.QUEUE in shows and not isinstance(told.queue, Unknown):
+        held = self.queued or _alive({pod: reading.samples[pod] for pod in pods})
+        if GatewayFigure.QUEUE in shows and not isinstance(told.queue, Unknown) and held:
             return self.newcomers + self.counts.get("arrivals", 0.0)
         series = " or ".join(shows)
         return Absent(f"gateway {own.name} exports no series of {series} of this model")
@@ -333,20 +338,19 @@ def _counters(profile: GatewayProfile, sample: ReplicaMetrics) -> list[float]:
     """What only a restart lowers, NaN where the pod does not tell it: arrivals without those held, who may give up."""
     if profile.held_have_arrived and not isinstance(sample.begun, Unknown) and not isinstance(sample.waiting, Unknown):
         sample = replace(sample, begun=max(0.0, sample.begun - sample.waiting))
-    histograms = (getattr(sample, name) for name in HISTOGRAMS)
-    counts = (one.count if isinstance(one, Histogram) else one for one in histograms)
-    figures = (*(getattr(sample, source) for source in ALL.values()), *counts)
-    return [math.nan if isinstance(one, Unknown) else one for one in figures]
+    counts = (_observations(getattr(sample, name)) for name in HISTOGRAMS)
+    return [float(one) for one in (*(getattr(sample, source) for source in ALL.values()), *counts)]
 
 
 def _most(before: ReplicaMetrics, now: ReplicaMetrics) -> float:
     """Requests between two samples, by the figure that says most."""
-    pairs = [(getattr(before, name), getattr(now, name)) for name in ("begun", "admission_rejections")]
-    histograms = (before.time_to_first_token, now.time_to_first_token)
-    known = [new - old for old, new in pairs if not isinstance(old, Unknown) and not isinstance(new, Unknown)]
-    if isinstance(histograms[0], Histogram) and isinstance(histograms[1], Histogram):
-        known.append(histograms[1].count - histograms[0].count)
-    return max(known, default=0.0)
+    counted = ((one.begun, one.admission_rejections, _observations(one.time_to_first_token)) for one in (before, now))
+    rises_of = (float(new) - float(old) for old, new in zip(*counted, strict=True))
+    return max((one for one in rises_of if not math.isnan(one)), default=0.0)
+
+
+def _observations(histogram: Histogram | Unknown) -> Reading:
+    return histogram.count if isinstance(histogram, Histogram) else histogram
 
 
 def _empty(bounds: tuple[float, ...]) -> Histogram:
@@ -362,9 +366,6 @@ def _flat(histogram: Histogram) -> tuple[float, ...]:
     return histogram.total, histogram.count, *histogram.counts
 
 
-def _sum(readings: Iterable[Reading]) -> Reading:
-    """A pod without the gauge holds nothing: not all have begun to queue."""
-    figures = list(readings)
-    broken = [one for one in figures if isinstance(one, Unknown) and one is not NOT_EXPOSED]
-    known = [one for one in figures if not isinstance(one, Unknown)]
-    return broken[0] if broken else sum(known) if known else NOT_EXPOSED
+def _alive(pods: Mapping[PodKey, Mapping[str, ReplicaMetrics]]) -> bool:
+    """Whether some pod has a series that is there without requests too: GatewayFigure.ALIVE."""
+    return any(ANY_MODEL in one and one[ANY_MODEL].cached_prompt_tokens is not NOT_EXPOSED for one in pods.values())

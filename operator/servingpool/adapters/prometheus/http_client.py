@@ -212,7 +212,8 @@ class PrometheusClient:
 
     def _called(self, call: Callable[[], Any]) -> Any:
         """Result of a method of the library. Raises MetricsUnavailable in place of the library's errors."""
-        self._api.headers, self._api.auth = self._headers(), self._auth()
+        basic, self._api.headers = self.config.basic_auth, self._headers()
+        self._api.auth = basic and (basic.username, self._secret(basic.password_file, "passwordFile"))
         try:
             return call()
         except MetricsUnavailable as error:
@@ -259,10 +260,6 @@ class PrometheusClient:
         if self.config.bearer_token_file is not None:
             headers["Authorization"] = f"Bearer {self._secret(self.config.bearer_token_file, 'bearerTokenFile')}"
         return headers
-
-    def _auth(self) -> tuple[str, str] | None:
-        basic = self.config.basic_auth
-        return None if basic is None else (basic.username, self._secret(basic.password_file, "passwordFile"))
 
     def _secret(self, path: Path, setting: str) -> str:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,7 +87,9 @@ def inspect(
 def _sample(queries: Queries, row: Mapping[str, Any]) -> tuple[PodKey, Sample]:
     labels = {str(name): str(value) for name, value in row["metric"].items()}
     name, key = labels.pop("__name__"), queries.pod_of(labels)
-    return key, Sample(name, own_labels(labels), float(row["value"][1]))
+    # As the engine wrote them, before scraping renamed labels that it set itself.
+    own = {one: labels.get(exported(one), value) for one, value in labels.items() if not one.startswith(exported(""))}
+    return key, Sample(name, own, float(row["value"][1]))
 
 
 def _ages(names: Mapping[Figure, Collection[str]], where: str) -> str:
@@ -99,15 +102,6 @@ def _ages(names: Mapping[Figure, Collection[str]], where: str) -> str:
 
 
 def _errors(client: PrometheusClient, queries: Queries, down: Collection[PodKey]) -> dict[PodKey, str]:
-    if not down:
-        return {}
-    try:
-        return scrape_errors(queries, client.active_targets(), down)
-    except MetricsUnavailable:
-        return {}  # whoever answers for Prometheus has no list of targets
-
-
-def own_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Labels as the engine wrote them, before scraping renamed labels that it set itself."""
-    prefix = exported("")
-    return {name: labels.get(exported(name), value) for name, value in labels.items() if not name.startswith(prefix)}
+    with suppress(MetricsUnavailable):  # whoever answers for Prometheus may have no list of targets
+        return scrape_errors(queries, client.active_targets(), down) if down else {}
+    return {}

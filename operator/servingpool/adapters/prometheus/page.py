@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -120,10 +121,9 @@ def _buckets(queries: Queries, samples: Iterable[Sample]) -> list[Sample]:
 
 
 def _bound(one: Sample) -> float | None:
-    try:
+    with suppress(ValueError):
         return bound_of(one.labels.get("le"))
-    except ValueError:
-        return None
+    return None
 
 
 def told(figure: Reading | Histogram) -> str:

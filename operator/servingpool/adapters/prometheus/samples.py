@@ -244,7 +244,9 @@ class Layout:
             if not math.isinf(bound):
                 which = name, namespace
                 pods[which][bound] += int(count)
-                texts[which][bound] = texts[which].get(bound, frozenset(_spellings(bound))) | {text}
+                # An upgrade of Prometheus may change the text between two looks at the layout: "5.0" and "5".
+                spelt = (repr(bound), str(int(bound))) if bound.is_integer() else (repr(bound),)
+                texts[which][bound] = texts[which].get(bound, frozenset(spelt)) | {text}
         found: defaultdict[str, dict[Buckets, None]] = defaultdict(dict)
         for which, each in pods.items():
             found[which[0]][Buckets.of(each, texts[which])] = None
@@ -313,14 +315,6 @@ def _until_shared(order: tuple[float, ...], rare: frozenset[float]) -> tuple[flo
     return order[: min(shared + 1, MOST_ASIDE)]
 
 
-def _spellings(bound: float) -> tuple[str, ...]:
-    """The texts that Prometheus may write for this bound, such as "5.0" and "5".
-
-    An upgrade of Prometheus may change the text between two looks at the layout.
-    """
-    return (repr(bound), str(int(bound))) if bound.is_integer() else (repr(bound),)
-
-
 def _alike(reasons: Mapping[str, str]) -> str:
     """Each reason, and the pods for which it is the same."""
     alike: dict[str, list[str]] = {}
@@ -335,6 +329,4 @@ def _counted(pods: list[str]) -> str:
 
 def _names(pods: list[str]) -> str:
     more = len(pods) - _NAMED
-    if more > 0:
-        return f"{', '.join(pods[:_NAMED])} and {more} more"
-    return ", ".join(pods)
+    return f"{', '.join(pods[:_NAMED])} and {more} more" if more > 0 else ", ".join(pods)

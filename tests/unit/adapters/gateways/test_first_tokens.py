@@ -94,21 +94,6 @@ def test_an_engine_that_restarts_counts_anew_and_has_begun_its_part_of_what_came
     assert counting.begun(seen(16.0, {"a": 100.0, "b": 5800.0})) == {"a": 1.5, "b": 9.5}
 
 
-def test_prompt_tokens_that_are_a_little_lower_for_one_scrape_begin_nothing_and_what_came_waits_for_the_next() -> None:
-    counting = Counting()
-    counting.begun(seen(0.0, {"a": 5000.0}))
-    counting.begun(seen(10.0, {"a": 5500.0}))
-    assert counting.begun(seen(14.0, {"a": 5499.0})) == {"a": 10.0}
-    assert counting.begun(seen(16.0, {"a": 5800.0})) == {"a": 16.0}
-
-
-def test_a_gateway_whose_count_begins_anew_makes_no_surge() -> None:
-    counting = Counting()
-    counting.begun(seen(5000.0, {"a": 100.0}))
-    assert counting.begun(seen(3.0, {"a": 200.0}, waiting=2.0)) == {"a": 1.0}
-    assert counting.begun(seen(8.0, {"a": 300.0}, waiting=2.0)) == {"a": 6.0}
-
-
 def test_a_tick_without_a_sample_forgets_no_request_that_has_not_begun() -> None:
     counting = Counting()
     counting.begun(seen(0.0, {"a": 100.0}))

@@ -208,12 +208,6 @@ def test_a_replica_that_was_ready_for_a_third_of_the_time_has_served_a_third_of_
     assert samples[0].begun == pytest.approx(30.0)
 
 
-def test_a_scrape_that_is_seen_twice_counts_once() -> None:
-    again = seen(30.0, 915.0, at=START + TICK)
-    samples, _ = shared(seen(0.0, 900.0), again, again)
-    assert samples[0].begun == 30.0
-
-
 def test_nothing_is_lost_of_what_came_while_the_gateway_was_not_read() -> None:
     blind = replace(seen(0.0, 915.0), metrics=Unknown("did not answer"))
     samples, _ = shared(seen(0.0, 900.0), blind, seen(60.0, 930.0, at=START + 2 * TICK))
@@ -233,23 +227,6 @@ def test_figures_that_one_scrape_lacks_are_no_surge_once_they_are_there_again() 
     between = samples[0].inter_token_latency
     assert isinstance(between, Histogram)
     assert (between.total, between.count) == (pytest.approx(1.6), 72.0)
-
-
-def test_what_a_gateway_counts_after_its_restart_came_since() -> None:
-    samples, _ = shared(seen(5_000.0, 900.0), seen(8.0, 915.0, at=START + TICK))
-    assert (samples[0].begun, samples[0].generation_tokens) == (8.0, 80.0)
-
-
-def test_a_count_that_is_a_little_lower_for_one_scrape_changes_nothing() -> None:
-    before, odd = seen(5_000.0, 900.0), seen(4_999.0, 915.0, at=START + TICK)
-    samples, _ = shared(before, odd, seen(5_008.0, 930.0, at=START + 2 * TICK))
-    assert samples[0].begun == 8.0
-
-
-def test_a_histogram_that_one_scrape_lacks_goes_on_from_where_it_was() -> None:
-    lacking = seen(5_001.0, 915.0, at=START + TICK, time_to_first_token=Unknown("NaN"))
-    samples, _ = shared(seen(5_000.0, 900.0), lacking, seen(5_008.0, 930.0, at=START + 2 * TICK))
-    assert (samples[0].time_to_first_token, samples[0].begun) == (Histogram((2.0,), (8.0,), 4.0, 8.0), 8.0)
 
 
 def test_what_is_in_flight_has_begun_unless_it_waits() -> None:

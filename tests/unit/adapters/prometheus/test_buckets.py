@@ -30,16 +30,6 @@ def test_the_two_buckets_around_a_bound_and_a_few_neighbours_are_read():
     assert list(layout((20_000, VLLM_TTFT)).choose("ttft", {2.0})) == [0.5, 1.0, 2.5, 5.0, 7.5]
 
 
-def test_a_bound_at_a_bucket_end_reads_it_and_the_next():
-    chosen = layout((1, VLLM_TTFT)).choose("ttft", {1.0})
-    assert {1.0, 2.5} <= set(chosen)
-
-
-def test_bounds_off_the_ends_take_what_there_is():
-    assert max(layout((1, VLLM_TTFT)).choose("ttft", {9_999.0})) == 2_560.0
-    assert min(layout((1, VLLM_TTFT)).choose("ttft", {0.0001})) == 0.001
-
-
 def test_counts_the_engines_by_their_infinite_bucket():
     assert layout((7, VLLM_TTFT), (2, "1.0 3.0")).engines == 9
 
@@ -53,11 +43,6 @@ def test_no_bound_no_bucket_and_no_histogram_none():
 def test_a_few_pods_with_finer_buckets_do_not_cost_the_others_their_bracket():
     chosen = set(layout((90, VLLM_TTFT), (10, "1.0 1.8 1.9 2.1 2.2 2.5")).choose("ttft", {2.0}))
     assert {1.0, 1.9, 2.1, 2.5} <= chosen
-
-
-def test_each_bound_keeps_its_neighbours_however_many_there_are():
-    vllm, bounds = layout((1, VLLM_TTFT)), {0.3, 1.5, 2.0, 6.0, 30.0}
-    assert set(vllm.choose("ttft", bounds)) == set().union(*(vllm.choose("ttft", {bound}) for bound in bounds))
 
 
 def test_pods_with_finer_buckets_do_not_cost_the_others_their_neighbours():

@@ -58,15 +58,6 @@ def test_queue_arrivals_and_ttft_are_what_the_gateway_counted(name: str) -> None
     assert tuple(None if one is NOT_EXPOSED else one for one in shown) == FIGURES[name]
 
 
-def test_a_queue_that_names_no_model_is_read_beside_the_models_own_figures() -> None:
-    """inference-extension 1.1 and 1.2; of other pages the model's own queue counts."""
-    profile = shipped_gateways()["inference-extension"]
-    for name, queue in (("1.2", 1.0), ("1.2-after", 0.0), ("1.0", NOT_EXPOSED)):
-        samples = page.parse((ENGINES / f"gateway-inference-extension-{name}.txt").read_text())
-        found = page.read(profile.metrics, samples)
-        assert found.get("", found["org/model"]).waiting == queue
-
-
 def test_the_client_waits_in_the_gateways_queue_and_its_ttft_says_so() -> None:
     """One request was held for 12 s: the gateway's histogram has it in a bucket above 10 s."""
     ttft = read("llm-d-epp-0.10.0-after").time_to_first_token

@@ -13,7 +13,7 @@ from servingpool.adapters.prometheus.diagnosis import Cause
 from servingpool.adapters.prometheus.engines import profile_of
 from servingpool.adapters.prometheus.plan import FIELDS, FIGURES, HISTOGRAMS
 from servingpool.adapters.prometheus.samples import ReadRequest
-from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics, Unknown
+from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
 
 NOW = 1_790_000_000.0
 RECORDED = Path(__file__).parents[3] / "fixtures" / "vllm-0.32.0-metrics.txt"
@@ -75,13 +75,6 @@ async def test_a_gauge_that_is_nan_is_unknown_not_zero(prometheus, backend, requ
     waiting = read.samples["chat", "llama-0"]["llama"].waiting
     assert isinstance(waiting, Unknown)
     assert "vllm:num_requests_waiting is nan" in waiting.reason
-
-
-async def test_a_counter_that_the_version_lacks_is_unknown_not_zero(prometheus, backend, request_2s_100ms, page):
-    del page["vllm:admission_rejections_total"]
-    prometheus.expose("llama-0", page)
-    read = await backend.read(request_2s_100ms, NOW)
-    assert read.samples["chat", "llama-0"]["llama"].admission_rejections is NOT_EXPOSED
 
 
 @pytest.mark.parametrize(
@@ -188,14 +181,6 @@ async def test_a_wrong_model_name_is_distinguished_from_an_idle_pool(prometheus,
         "set spec.model to 'meta-llama/Llama-3.1-8B' (5 pods: a, b, c and 2 more). "
         "Not scraped, or vLLM runs with --disable-log-stats (pod z)"
     )
-
-
-async def test_a_pod_that_serves_two_models_has_two_samples(prometheus, backend, request_2s_100ms, page):
-    prometheus.expose("llama-0")
-    prometheus.expose("llama-0", page | {"vllm:num_requests_running": 8}, model_name="embedder")
-    reading = await backend.read(request_2s_100ms, NOW)
-    assert reading.samples["chat", "llama-0"]["llama"].running == 3
-    assert reading.samples["chat", "llama-0"]["embedder"].running == 8
 
 
 async def test_without_a_bound_a_histogram_needs_no_buckets(prometheus, backend, request_2s_100ms, page):

@@ -133,6 +133,9 @@ class Series(Section):
     """With `sum`: a metric that is not there yet counts as 0, such as a counter before its first event."""
     any_model: bool = False
     """The series does not name the model, though the profile's others do: it counts for all models of the pod."""
+    with_traffic: bool = False
+    """Of a gateway's queue: the series is there only while requests come, and for minutes after. The figure is 0 where
+    the gateway's page is there without it."""
     less: Annotated[float, Field(ge=0)] = 0.0
     """With a name: subtracted from the value, such as the scrape itself in a count of HTTP requests."""
     counted: Counted = Counted.SMOOTH

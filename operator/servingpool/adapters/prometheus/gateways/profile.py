@@ -24,7 +24,7 @@ class GatewayFigure(StrEnum):
     UNSERVED = "unserved"
     """Tries of requests that met no engine."""
     ALIVE = "alive"
-    """A gauge of whatever value that is there before the first request."""
+    """A series of whatever value that is there without requests too; of a gateway that holds them, if it may do so."""
 
     @property
     def field(self) -> str:
