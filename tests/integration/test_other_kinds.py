@@ -47,6 +47,7 @@ def rights(binaries: dict[str, Path], directory: Path) -> list[Mapping[str, Any]
         [
             *(binaries["helm"], "template", "servingpool-operator", ROOT / "charts/servingpool-operator"),
             *("--namespace=servingpool-system", f"--set-json=extraTargets={json.dumps(extra)}"),
+            "--set=image.repository=any",
         ],
         capture_output=True,
         text=True,

@@ -73,7 +73,7 @@ For llama.cpp, `prefillSeconds` replaces both `timeToFirstToken` and `timePerOut
 requests. Time to first token is then an estimate: the wait in the queue, and the mean prefill. Time per output token is
 judged by the mean time between tokens. [Gateways](#gateways) shows such a pool.
 """
-KEEP = '```yaml\nmetricRelabelings:\n  - {{action: keep, sourceLabels: [__name__], regex: "{}"}}\n```'
+KEEP = '```text\nmetricRelabelings:\n  - {{action: keep, sourceLabels: [__name__], regex: "{}"}}\n```'
 ORDER = """\
 The first series that a pod exposes counts. Histograms are named without `_bucket`, `_sum`, `_count`. The rule below an
 engine's table is its keep-list: [what Prometheus must keep](../how-to/prometheus.md#what-prometheus-must-keep).
