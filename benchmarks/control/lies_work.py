@@ -241,7 +241,7 @@ def _name(one: Replica | ReplicaMetrics) -> str:
 
 DOUBTS = re.compile(
     r"unknown|believ|doubt|left out|no progress|partial|stale|stand|does not move|do(es)? not help|did not help"
-    r"|no number of|engines (have|are)|parked|not counted|can have come|ing cannot be|no sample newer|trial"
+    r"|no number of|engines (have|are)|parked|not counted|no work|can have come|ing cannot be|no sample newer|trial"
 )
 """Finds a clause of a reason that calls a figure wrong, missing or old."""
 
@@ -335,7 +335,7 @@ def measured(play: Play) -> Report:
     highest = max(places, key=lambda place: series.requested[place])
     return {
         "hours": _hours(result, play.warm),
-        "hours_true": play.right * play.behind / 3_600.0 or _hours(true, play.warm),
+        "hours_true": play.right * (min(play.span, 3_600.0) + play.behind) / 3_600.0 or _hours(true, play.warm),
         "attained": _attained(result, play.warm),
         "attained_true": _attained(true, play.warm),
         "most": series.requested[highest],
@@ -475,7 +475,7 @@ TOO_LONG = 25_300
 """Tokens of a prompt that takes 2.15 s in an idle engine."""
 LATE: dict[str, Any] = {"warm": 300.0, "behind": 4 * BEHIND}
 REPORTS = {
-    "R1": Play(World(_held, 3), _holds, math.inf, title="the gateway holds everything", names="gateway"),
+    "R1": Play(World(_held, 3), _holds, math.inf, title="the gateway holds everything", names="gateway", right=3),
     **{
         f"R2a-{rate}": Play(World(steady(rate, TOO_LONG, 100), least), right=least, names=TAKES, title=ALONE, **LATE)
         for rate, least in ((0.1, 1), (0.3, 1), (1.0, 4))

@@ -256,9 +256,8 @@ class Fleet:
         """As many replicas that serve stay where the highest ordinals go first, as far as the pool's max allows."""
         counts = list(order)
         for at, line in enumerate(self.lines):
-            wanted, most = counts[at], min(line.requested, line.most)
-            more = max(0, min(fewest(line.lowest, wanted, line.cold_start), most) - wanted)
-            more = max(0, min(more, self.pool.max_replicas - sum(counts)))
+            wanted, most, room = counts[at], min(line.requested, line.most), self.pool.max_replicas - sum(counts)
+            more = max(0, min(fewest(line.lowest, wanted, line.cold_start), most, wanted + room) - wanted)
             if more:
                 counts[at] += more
                 kept, unready = limited.replicas + more * line.weight, not_ready(line.lowest[:wanted])

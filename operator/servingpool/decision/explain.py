@@ -20,6 +20,7 @@ from servingpool.decision.pool import Pool
 from servingpool.decision.words import MOST_NAMED, clock, shown, span
 
 FASTER = "Raise the bound, shorten or cache prompts, or use a faster engine."
+ROUTE = "Look in its log for why it sends nothing: its list of engines, its view of their load, its own limits."
 CAUSES = "Look for a slow or failing replica, a router that loads them unevenly, and clients that send again."
 
 
@@ -32,7 +33,10 @@ def warning(pool: Pool, update: UpdateResult, plan: Plan | Unknown, now: Reading
             f"even an idle engine takes {step.between_tokens * 1000:.0f} ms per token. "
             f"Set a bound above that, or use faster replicas."
         )
-    trial = update.memory.trial
+    trial, gauge = update.memory.trial, update.memory.gateway_gauge
+    if gauge is not None and gauge.unserved(pool) and not gauge.stands_still(pool.params.stands_still):
+        holds = doubted_queue(gauge, pool) or ""
+        return f"{holds[0].upper()}{holds[1:]}. {ROUTE}"
     if trial is not None and (failed := trial.failed) is not None:
         return f"{failed[0].upper()}{failed[1:]}. {FASTER if trial.hopeless else CAUSES}"
     if isinstance(plan, Unknown) or plan.feasible or not plan.has_evidence:
@@ -51,13 +55,13 @@ def reason(
     plan: Plan | Unknown,
     answer: Limited,
     figures: Figures,
-    at_zero: Wanted | None = None,
+    wanted: Wanted | None = None,
     doubts: Sequence[str] = (),
 ) -> str:
     """Why this many replicas, in one sentence. `moved`: its beginning; `doubts`: sentences on disbelieved figures."""
     without = figures.idle_for
-    if at_zero is not None:
-        parts = [at_zero.why]
+    if wanted is not None:
+        parts = [wanted.why]
     elif answer.replicas == 0 and not isinstance(without, Unknown):
         parts = [f"idle for {span(without)}"]
     elif isinstance(plan, Unknown):
@@ -81,7 +85,7 @@ def doubts(
         if not isinstance(plan, Unknown) and plan.stuck:
             said += f", so {_needed(pool.whole(plan.need))} in all"
         found.append(said)
-    queue = doubted_queue(memory.gateway_gauge, pool.params.stands_still)
+    queue = doubted_queue(memory.gateway_gauge, pool)
     return found if queue is None else [*found, queue]
 
 

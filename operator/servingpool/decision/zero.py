@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from servingpool.decision.engine import NO_DEMAND, Rates
 from servingpool.decision.increase import Counts, follow
 from servingpool.decision.observation import Absent, Observation, Reading, Unknown
-from servingpool.decision.params import LONGEST_GAP, Params
+from servingpool.decision.params import LONGEST_GAP
 from servingpool.decision.pool import Pool
 
 NEVER_ZERO = Unknown("min is at least 1")
@@ -35,21 +36,15 @@ class Busy:
     seconds: float = 0.0
     """Seconds that the means rest on."""
 
-    def update(self, tick: Busy, elapsed: float, params: Params) -> Busy:
-        """Add a tick of `elapsed` seconds in which a request began."""
-        seen = self.seconds + elapsed
-        weight = elapsed / min(seen, params.evidence_memory)
+    def update(self, seen: Sequence[float], elapsed: float, memory: float) -> Busy:
+        """Add `elapsed` seconds in which a request began and that were `seen` to have these figures, in their order.
 
-        def mean(before: float, now: float) -> float:
-            return before + (now - before) * weight
-
-        return Busy(
-            Rates(*map(mean, self.rates, tick.rates)),
-            mean(self.prompt, tick.prompt),
-            mean(self.steps, tick.steps),
-            mean(self.tokens, tick.tokens),
-            seen,
-        )
+        `memory`: seconds that a mean rests on at most.
+        """
+        seconds = self.seconds + elapsed
+        weight, before = elapsed / min(seconds, memory), (*self.rates, self.prompt, self.steps, self.tokens)
+        mean = [was + (now - was) * weight for was, now in zip(before, seen, strict=True)]
+        return Busy(Rates(mean[0], mean[1]), mean[2], mean[3], mean[4], seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +120,7 @@ def updated(
     all_arrivals, arrived = _followed(demand.arrivals, arrivals, now)
     held = 0.0 if isinstance(queue, Unknown) else queue
     serves = observation.requested > 0 and bool(observation.ready)
-    unknown = told.reason if isinstance(told, Unknown) else None
-    if unknown is None and serves:
-        unknown = engines.unknown
+    unknown = told.reason if isinstance(told, Unknown) else engines.unknown if serves else None
     # Within a long gap a request may have come and gone.
     gap = now - (demand.since if demand.known_at is None else demand.known_at) > LONGEST_GAP
     awaited = not serves and observation.requested > 0
@@ -144,9 +137,8 @@ def updated(
         if observation.requested == 0 and now - request_at >= (pool.idle_after or 0.0):
             # Nothing was ordered, as in Paused, and whoever asked waits no more.
             asked, arrived_since, asked_at = 0.0, 0.0, None
-    return GatewayDemand(
-        since=demand.since,
-        gateway=demand.gateway,
+    return replace(
+        demand,
         request_at=request_at,
         known_at=now if unknown is None else demand.known_at,
         counted=counted,

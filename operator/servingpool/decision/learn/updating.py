@@ -28,6 +28,7 @@ from servingpool.decision.learn.miss_curve import (
 from servingpool.decision.learn.step_time import NEARLY_FULL, short_answers
 from servingpool.decision.observation import Histogram, Observation, ReplicaMetrics, Unknown
 from servingpool.decision.observe.columns import WORK, Column
+from servingpool.decision.observe.confirm import FAR
 from servingpool.decision.observe.counters import CounterDelta, diff_counters
 from servingpool.decision.observe.gauges import with_believed_queue
 from servingpool.decision.observe.latency import Misses, Tail
@@ -84,7 +85,6 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         ),
     )
     before, memory = memory, _with_gateway_demand(tick, delta, _add_to_windows(tick, delta, memory))
-    memory = memory if gauge is memory.gateway_gauge else replace(memory, gateway_gauge=gauge)
     memory = _with_curve_of_the_full_batch(memory, pool, before.profile.engine.saturation.batch)
     step, demand = _known(memory, pool)
     unknown = step is None or demand is None or delta.coverage == 0.0
@@ -92,8 +92,13 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         standing = {one.replica for one in memory.last.standing}
         looks = looked(memory.looks, observation, standing, pool.slo.queue_bound) if unknown else ()
         memory = replace(memory, looks=looks)
+    served = math.inf
     if step is not None and demand is not None and delta.covered > 0.0:
+        served = step.work(*memory.window.served(demand, memory.interval, pool.params))
         memory = _learn_from_demand(tick, memory, step, demand, before=before)
+    if gauge is not None and gauge.served_at < gauge.level.at and FAR * served >= observation.serving:
+        gauge = gauge._replace(served_at=gauge.level.at)
+    memory = memory if gauge is memory.gateway_gauge else replace(memory, gateway_gauge=gauge)
     return UpdateResult.of(memory, step, demand, pool)
 
 
@@ -301,8 +306,8 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     forecast, budget = _forecast(tick, memory, demand), _budget(tick, memory, carried, in_all, usual)
     busy = memory.profile.busy
     if last.total(Column.BEGUN) > 0.0:
-        seen = zero.Busy(demand.rates, demand.prompt, demand.steps, step.tokens)
-        busy = busy.update(seen, tick.elapsed, pool.params)
+        seen = (*demand.rates, demand.prompt, demand.steps, step.tokens)
+        busy = busy.update(seen, tick.elapsed, pool.params.evidence_memory)
     return replace(
         memory,
         profile=replace(

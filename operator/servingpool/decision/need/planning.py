@@ -19,7 +19,6 @@ from servingpool.decision.learn.miss_curve import Curve, has_evidence, posterior
 from servingpool.decision.need.costs import cheapest, miss_penalty
 from servingpool.decision.need.mix import Frontier
 from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, Unknown
-from servingpool.decision.observe.gauges import believed_queue
 from servingpool.decision.params import LONGEST_GAP, REMEMBERED
 from servingpool.decision.plan import Course, Plan, Wanted
 from servingpool.decision.pool import Pool
@@ -53,11 +52,11 @@ def plan(
         return Unknown("too few scrapes to take a rate")
     level, profile, forecast = update.demand.level, memory.profile, update.forecast
     curve, allowance, penalty = _terms(pool, memory, update.step, forecast, frontier)
-    # What waits for metered engines is told by the requests in flight, and orders no replica by itself.
-    queue = NOT_EXPOSED if observation.metered else observation.gateway.queue
+    # What waits for metered engines is told by the requests in flight; what no engine gets orders no replica.
+    gauge = memory.gateway_gauge
     queued = backlog(
         memory.last.queues,
-        believed_queue(queue, memory.gateway_gauge, params.stands_still),
+        NOT_EXPOSED if observation.metered or (gauge is not None and gauge.unserved(pool)) else memory.last.gateway,
         work=update.demand.work_per_request,
         horizon=memory.horizon(pool),
         load=level / (observation.ordered or 1),

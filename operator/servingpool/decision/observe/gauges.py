@@ -1,6 +1,8 @@
 """A gateway's queue that is not believed.
 
 One of the same length for minutes in which nothing came and nothing was served is left behind by requests that gave up.
+One of which the Ready replicas get next to nothing for a minute, though requests come, orders none: no other would get
+them either. Its requests wait all the same, so they are late, and nothing is removed.
 One that is far longer than what can have come is not known until it moves on, as with any queue (`confirm`).
 """
 
@@ -12,6 +14,8 @@ from typing import NamedTuple
 from servingpool.decision.observation import Observation, Reading, Unknown
 from servingpool.decision.observe.confirm import FAR, SLACK, Level
 from servingpool.decision.observe.window import SampleWindow
+from servingpool.decision.params import MINUTE
+from servingpool.decision.pool import Pool
 from servingpool.decision.words import clock
 
 
@@ -23,10 +27,16 @@ class GatewayGauge(NamedTuple):
     """Arrivals that the gateway had counted by then."""
     moved_at: float
     """Unix time in seconds of the scrape at which something came, was served, or changed last."""
+    served_at: float
+    """Unix time in seconds of the last scrape at which the Ready replicas had work, or may have, or nothing waited."""
 
     def stands_still(self, after: float) -> bool:
         """Whether nothing has moved for `after` seconds while requests are shown."""
         return self.level.shown > 0.0 and self.level.at - self.moved_at >= after
+
+    def unserved(self, pool: Pool) -> bool:
+        """Whether the Ready replicas had next to no work for a minute, and the TTFT bound, while requests are shown."""
+        return self.level.at - self.served_at >= max(MINUTE, pool.slo.queue_bound)
 
 
 def with_believed_queue(
@@ -44,7 +54,7 @@ def with_believed_queue(
     if isinstance(queue, Unknown) or at is None:
         return observation, before
     if before is None:
-        return observation, GatewayGauge(Level(at, at, queue, queue, queue), arrivals, at)
+        return observation, GatewayGauge(Level(at, at, queue, queue, queue), arrivals, at, at)
     level, seconds = before.level, at - before.level.at
     if seconds > 0.0:
         come = window.arriving * seconds
@@ -55,23 +65,21 @@ def with_believed_queue(
         if observation.ready or not before.stands_still(after):
             moved = moved or not observation.ready or window.worked
         level = level.next(at, queue, (0.0 if level.jumped else level.shown) + FAR * max(SLACK, come))
-        before = GatewayGauge(level, arrivals, at if moved else before.moved_at)
-    return replace(observation, gateway=replace(gateway, queue=believed_queue(queue, before, after))), before
+        served_at = before.served_at if queue > 0.0 and observation.ready else at
+        before = GatewayGauge(level, arrivals, at if moved else before.moved_at, served_at)
+    believed = 0.0 if before.stands_still(after) else before.level.believed
+    return replace(observation, gateway=replace(gateway, queue=believed)), before
 
 
-def believed_queue(queue: Reading, gauge: GatewayGauge | None, after: float) -> Reading:
-    """The gateway's `queue` as far as it is believed."""
-    if gauge is None or isinstance(queue, Unknown):
-        return queue
-    return 0.0 if gauge.stands_still(after) else gauge.level.believed
-
-
-def doubted_queue(gauge: GatewayGauge | None, after: float) -> str | None:
-    """Sentence on a gateway's queue that is not believed; None where it is believed."""
+def doubted_queue(gauge: GatewayGauge | None, pool: Pool) -> str | None:
+    """Sentence on a gateway's queue that orders no replica; None where it does."""
     if gauge is None:
         return None
-    if gauge.stands_still(after):
+    if gauge.stands_still(pool.params.stands_still):
         said = f"{gauge.level.shown:.0f} requests in the gateway's queue since {clock(gauge.moved_at)}"
         return f"{said}, and none comes or is served: not believed"
+    if gauge.unserved(pool):
+        said = f"gateway {pool.gateway} holds {gauge.level.shown:.0f} requests, and the Ready replicas"
+        return f"{said} have had next to no work since {clock(gauge.served_at)}: more of them would have none"
     believed = gauge.level.believed
     return f"the gateway's queue: {believed.reason}" if isinstance(believed, Unknown) else None
