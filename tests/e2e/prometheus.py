@@ -100,7 +100,7 @@ def _shortened(group: dict[str, Any]) -> dict[str, Any]:
 
 def dashboard_queries(dashboard: dict[str, Any]) -> list[tuple[str, str]]:
     """Title and query of every panel, with Grafana's variables at what they are when it is opened."""
-    variables = {"namespace": ".*", "pool": ".*", "__rate_interval": "1m"}
+    variables = {"cluster": ".*", "namespace": ".*", "pool": ".*", "__rate_interval": "1m"}
     return [
         (panel["title"], re.sub(r"\$(\w+)", lambda found: variables[found[1]], target["expr"]))
         for panel in dashboard["panels"]

@@ -11,7 +11,7 @@ from .prometheus import PrometheusRelease, dashboard_queries
 from .results import Results
 from .waiting import eventually
 
-EMPTY = {"What limits the replicas"}
+EMPTY = {"What limits the replicas", "Pools in trouble"}
 """Panels without data while all is well."""
 DASHBOARD = release.CHART / "files" / "dashboard.json"
 

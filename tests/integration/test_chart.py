@@ -200,7 +200,7 @@ def expressions(helm: Helm) -> list[str]:
     alerts = [alert["expr"] for group in rule["spec"]["groups"] for alert in group["rules"]]
     panels = json.loads((CHART / "files/dashboard.json").read_text())["panels"]
     queries = [target["expr"] for panel in panels for target in panel.get("targets", [])]
-    grafana = {"$__rate_interval": "5m", "$namespace": ".*", "$pool": ".*"}
+    grafana = {"$__rate_interval": "5m", "$cluster": ".*", "$namespace": ".*", "$pool": ".*"}
     for name, value in grafana.items():
         queries = [query.replace(name, value) for query in queries]
     return [*alerts, *queries]

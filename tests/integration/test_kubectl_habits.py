@@ -32,16 +32,6 @@ def run(control_plane: ControlPlane, namespace: str) -> Run:
     return servingpool
 
 
-def test_a_pause_is_undone_by_resume(run: Run, namespace: str, control_plane: ControlPlane) -> None:
-    path = f"/apis/servingpool.dev/v1alpha1/namespaces/{namespace}/servingpools/chat"
-    assert run("pause", "chat", "-n", namespace).returncode == 0
-    assert control_plane.client.get(path)["spec"]["mode"] == "Paused"
-    assert run("resume", f"{namespace}/chat").returncode == 0
-    found = control_plane.client.get(path)
-    assert found["spec"]["mode"] == "Recommend"
-    assert "annotations" not in found["metadata"]
-
-
 def test_the_dashboard_follows_the_pools(
     run: Run, namespace: str, control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,6 +52,10 @@ def test_the_dashboard_follows_the_pools(
     wait_until(lambda: modes() == {"chat": "Recommend", "second": "Auto"}, PATIENCE, "both pools listed")
     run("pause", "chat", "-n", namespace)
     wait_until(lambda: modes().get("chat") == "Paused", PATIENCE, "the pause seen")
+    assert run("resume", f"{namespace}/chat").returncode == 0
+    path = f"/apis/servingpool.dev/v1alpha1/namespaces/{namespace}/servingpools/chat"
+    assert "annotations" not in control_plane.client.get(path)["metadata"]
+    wait_until(lambda: modes().get("chat") == "Recommend", PATIENCE, "the mode before seen")
     board.probe()
     assert board.sight.failure == ""
     found = board.autoscaler((namespace, "Deployment", "chat"))

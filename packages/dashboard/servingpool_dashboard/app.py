@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import orjson
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -22,26 +24,17 @@ from starlette.staticfiles import StaticFiles
 
 from servingpool import __version__
 from servingpool.api.spec import Spec
-from servingpool_dashboard import words
+from servingpool.api.time import write
+from servingpool_dashboard import pods, words
 from servingpool_dashboard.board import Board, Sight, Workload
-from servingpool_dashboard.detail import commands, decisions, detail, headline, recommending
+from servingpool_dashboard.detail import commands, decisions, detail, recommending
 from servingpool_dashboard.guard import Guard
-from servingpool_dashboard.record import LIVE, SPANS, Courses, to_json
-from servingpool_dashboard.rows import Filter, Key, Row, Trouble, counted
+from servingpool_dashboard.record import LIVE, SPANS, Course, Courses, to_json
+from servingpool_dashboard.rows import Filter, Key, Row, Trouble, as_of, counted
 
 LINES = 100
 """Pools on a page of the table: a screen or three, and what a browser lays out in a tenth of a second."""
 SPAN = "1h"
-
-
-class Files(StaticFiles):
-    """Assets, which the browser keeps and asks about."""
-
-    def file_response(self, *args: Any, **settings: Any) -> Response:
-        """With a word on caching."""
-        response = super().file_response(*args, **settings)
-        response.headers["Cache-Control"] = "no-cache"
-        return response
 
 
 class Pages:
@@ -62,7 +55,7 @@ class Pages:
         )
         self._templates.filters |= {
             name: getattr(words, name) for name in ("number", "dollars", "percent", "brief", "ago", "clock")
-        }
+        } | {"stamp": write}
 
     def pools(self, request: Request) -> Response:
         """All pools."""
@@ -88,12 +81,17 @@ class Pages:
 
     def course(self, request: Request) -> Response:
         """The charts' figures. It waits for Prometheus, so no page waits for it."""
-        row, span = self._row(request), _span(request)
-        scaler = None if row.spec is None else self._board.autoscaler(_target(row.key, row.spec))
-        name = None if scaler is None else scaler["metadata"]["name"]
-        course = self._courses.of(row.key, span, recommending=recommending(row.spec), autoscaler=name)
-        told = to_json(course, decisions(row, course, span, self._clock()))
+        row, span, at = self._row(request), _span(request), _at(request)
+        course = self._course(row, span, at)
+        told = to_json(course, decisions(row, course, (at or self._clock()) - SPANS[span], at or math.inf))
         return Response(orjson.dumps(told), media_type="application/json")
+
+    def pods(self, request: Request) -> Response:
+        """The pods and the events of now. It waits for the API server and for Prometheus, so no page waits for it."""
+        row = self._row(request)
+        found, told, failure = ([], [], "") if row.spec is None else self._board.listed(row.key, row.spec)
+        loads = {} if row.spec is None else self._courses.loads(row.key, row.spec)
+        return self._page("_pods.html.j2", row=row, pods=pods.shown(found, loads), events=told, failure=failure)
 
     def problem(self, _: Request, error: Exception) -> Response:
         """A page that there is not."""
@@ -140,24 +138,36 @@ class Pages:
         raise HTTPException(404, f"There is no ServingPool {'/'.join(key)}.")
 
     def _detailed(self, request: Request) -> dict[str, Any]:
-        row, span = self._row(request), _span(request)
-        course = self._courses.last(row.key, span)
-        scaler = None if row.spec is None else self._board.last_autoscaler(_target(row.key, row.spec))
+        row, span, at = self._row(request), _span(request), _at(request)
+        course = self._courses.last(row.key, span) if at is None else self._course(row, span, at)
+        changes = decisions(row, course, (at or self._clock()) - SPANS[span], at or math.inf)
+        if at is not None:
+            if course.live is None:
+                raise HTTPException(404, course.failure)
+            row = as_of(row, course.live)
         return {
             "sight": self._board.sight,
-            "pool": detail(row, course, span, scaler, self._clock()),
-            "headline": headline(row.spec),
+            "now": at or self._clock(),
+            "at": request.query_params.get("at"),
+            "pool": detail(row, course, changes),
+            "scaler": None if row.spec is None else self._board.last_autoscaler(_target(row.key, row.spec)),
+            "bounds": words.bounds,
             "commands": commands(row, self._where),
-            "grafana": grafana_of(self._grafana, row.key),
+            "grafana": self._grafana,
             "span": span,
             "spans": list(SPANS),
             "recommending": recommending(row.spec),
             "fresh_for": LIVE,
         }
 
+    def _course(self, row: Row, span: str, at: float | None) -> Course:
+        scaler = None if row.spec is None else self._board.autoscaler(_target(row.key, row.spec))
+        name = None if scaler is None else scaler["metadata"]["name"]
+        return self._courses.of(row.key, span, recommending=recommending(row.spec), autoscaler=name, at=at)
+
     def _page(self, template: str, **given: Any) -> HTMLResponse:
-        now = self._clock()
-        return HTMLResponse(self._templates.get_template(template).render(now=now, version=__version__, **given))
+        given = {"now": self._clock(), "version": __version__, **given}
+        return HTMLResponse(self._templates.get_template(template).render(**given))
 
 
 def application(
@@ -186,17 +196,12 @@ def application(
         Route("/rows", pages.rows),
         Route(one, pages.pool),
         Route(f"{one}/now", pages.now),
+        Route(f"{one}/pods", pages.pods),
         Route(f"{one}/course.json", pages.course),
-        Mount("/static", Files(directory=Path(__file__).parent / "static")),
+        Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
     ]
     middleware = [Middleware(Guard, hosts=hosts), Middleware(GZipMiddleware, minimum_size=2000)]
     return Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: pages.problem})
-
-
-def grafana_of(template: str, key: Key) -> str:
-    """A Grafana dashboard's URL for a pool; empty where no template is given."""
-    namespace, pool = (quote(part, safe="") for part in key)
-    return template.replace("{namespace}", namespace).replace("{pool}", pool)
 
 
 def _span(request: Request) -> str:
@@ -204,6 +209,16 @@ def _span(request: Request) -> str:
     if given not in SPANS:
         raise HTTPException(400, f"The time must be one of {', '.join(SPANS)}, got '{given[:20]}'.")
     return given
+
+
+def _at(request: Request) -> float | None:
+    """The time that is asked for, Unix seconds; None for now. A time without a zone is UTC."""
+    given = request.query_params.get("at", "")
+    try:
+        at = datetime.fromisoformat(given) if given else None
+    except ValueError:
+        raise HTTPException(400, f"The time must be such as 2026-11-20T03:12, got '{given[:30]}'.") from None
+    return None if at is None else (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
 def _target(key: Key, spec: Spec) -> Workload:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
 from servingpool.adapters.cluster.errors import ClusterError, Forbidden
+from servingpool.adapters.cluster.pools import Pools
+from servingpool.api.spec import Spec
+from servingpool_dashboard import pods
 from servingpool_dashboard.rows import Filter, Key, Row, row_of
 
 PROBE = 10.0
@@ -22,30 +25,6 @@ RETRY, PAUSE = 5.0, 1.0
 Workload = tuple[str, str, str]
 """Namespace, kind and name."""
 _log = logging.getLogger(__name__)
-
-
-class Cluster(Protocol):
-    """Requests that only read. `adapters.cluster.pools.Pools` has them."""
-
-    def pages(self, namespace: str | None) -> Iterator[dict[str, Any]]:
-        """All pools, page by page."""
-        ...
-
-    def watch(self, namespace: str | None, name: str | None, since: str) -> Iterator[dict[str, Any]]:
-        """Changes of pools since a resourceVersion."""
-        ...
-
-    def probe(self, namespace: str | None) -> None:
-        """Nothing, or ClusterError."""
-        ...
-
-    def nobody_decides(self, now: float) -> str:
-        """That no operator leads, in a sentence; empty where one does."""
-        ...
-
-    def autoscalers(self, namespace: str) -> list[dict[str, Any]]:
-        """HorizontalPodAutoscalers."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +53,7 @@ class Board:
 
     def __init__(
         self,
-        connect: Callable[[], Cluster],
+        connect: Callable[[], Pools],
         namespace: str | None,
         clock: Callable[[], float] = time.time,
         tell: Callable[[str], None] = print,
@@ -87,7 +66,7 @@ class Board:
         self._lock = threading.Lock()
         self._rows: dict[Key, Row] = {}
         self._stored: dict[Key, bytes] = {}
-        self._cluster: Cluster | None = None
+        self._cluster: Pools | None = None
         self._since = ""
         """The resourceVersion up to which everything was seen; empty where a list is due."""
         self._read_at: float | None = None
@@ -163,6 +142,15 @@ class Board:
             stored = self._stored.get(key)
         return None if stored is None else row_of(orjson.loads(stored))
 
+    def listed(self, key: Key, spec: Spec) -> tuple[list[Mapping[str, Any]], list[dict[str, Any]], str]:
+        """A pool's pods and its events now, and why they cannot be read; empty where they can."""
+        try:
+            if self._cluster is None or self._failure:
+                return [], [], self._failure
+            return pods.listed(self._cluster, key[0], spec), pods.events(self._cluster, *key), ""
+        except ClusterError as error:
+            return [], [], str(error)
+
     def last_autoscaler(self, target: Workload) -> Mapping[str, Any] | None:
         """The HorizontalPodAutoscaler of a workload as `autoscaler` found it last; a page does not wait for it."""
         return self._scalers.get(target)
@@ -190,7 +178,7 @@ class Board:
         while not self._stopped.wait(PROBE):
             self.probe()
 
-    def _list(self, cluster: Cluster) -> str:
+    def _list(self, cluster: Pools) -> str:
         rows: dict[Key, Row] = {}
         stored: dict[Key, bytes] = {}
         version = ""

@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 
 import uvicorn
 
+from servingpool.adapters.cluster.pools import Pools
+from servingpool.adapters.prometheus.own_record import OwnRecord
 from servingpool_dashboard.app import application
-from servingpool_dashboard.board import Board, Cluster
+from servingpool_dashboard.board import Board
 from servingpool_dashboard.guard import LOCAL
-from servingpool_dashboard.record import Courses, Source
+from servingpool_dashboard.record import Courses
 from servingpool_dashboard.rows import Key
 
 
@@ -21,8 +23,8 @@ class PortError(RuntimeError):
 
 
 def run(  # noqa: PLR0913, one parameter an option
-    connect: Callable[[], Cluster],
-    source_of: Callable[[Key], Source] | None,
+    connect: Callable[[], Pools],
+    source_of: Callable[[Key], OwnRecord] | None,
     *,
     namespace: str | None,
     address: str,

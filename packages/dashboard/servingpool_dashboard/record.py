@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
+from servingpool.adapters.prometheus.engines import shipped
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable
-from servingpool.adapters.prometheus.own_record import AmbiguousRecord, Record, one
+from servingpool.adapters.prometheus.own_record import AmbiguousRecord, OwnRecord, Record, one
+from servingpool.api.spec import Spec
 from servingpool.api.status import Change, Status
 from servingpool.api.time import from_unix
 from servingpool.catalogue.metrics import POOL, Metric
 from servingpool.record.past import UNSEEN, changes_in, status_of
+from servingpool_dashboard.pods import Load, loads
 from servingpool_dashboard.rows import Key
 
 POINTS = 360
@@ -37,18 +41,6 @@ RECOMMENDATION = "recommendation"
 NAMELESS = "No Prometheus was named: start with --prometheus URL, or set SERVINGPOOL_PROMETHEUS."
 
 Column = list[float | None]
-
-
-class Source(Protocol):
-    """A pool's record in Prometheus. `adapters.prometheus.own_record.OwnRecord` is one."""
-
-    def over(self, metrics: Iterable[Metric], start: float, end: float, step: float) -> Iterable[tuple[float, Record]]:
-        """The pool's figures from `start` to `end`, one record for each step."""
-        ...
-
-    def autoscaler(self, name: str, start: float, end: float, step: float) -> Mapping[float, float]:
-        """What a HorizontalPodAutoscaler wanted at each step."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,40 +70,40 @@ class Courses:
 
     def __init__(
         self,
-        source_of: Callable[[Key], Source] | None,
+        source_of: Callable[[Key], OwnRecord] | None,
         clock: Callable[[], float] = time.time,
         tell: Callable[[str], None] = print,
     ) -> None:
         """`source_of` is None where no Prometheus was named. `tell` is given each failure once, and the end of it."""
         self._source_of, self._clock, self._tell = source_of, clock, tell
         self._failing = ""
-        self._known: dict[tuple[Key, str], tuple[float, Course]] = {}
-        self._asking: dict[tuple[Key, str], threading.Lock] = {}
+        self._known: dict[tuple[Key, str, float | None], tuple[float, Course]] = {}
+        self._asking: dict[tuple[Key, str, float | None], threading.Lock] = {}
         self._lock = threading.Lock()
 
     def last(self, key: Key, span: str) -> Course:
         """The course as it was last read. Prometheus is not asked: a page does not wait for one that hangs."""
         if self._source_of is None:
             return Course(failure=NAMELESS)
-        course = self._known.get((key, span), (0.0, Course()))[1]
+        course = self._known.get((key, span, None), (0.0, Course()))[1]
         made = None if course.live is None else course.live.last_decision
         fresh = made is not None and self._clock() - made.at.timestamp() < LIVE
         return course if fresh else replace(course, live=None, dollars=(None, None))
 
-    def of(self, key: Key, span: str, *, recommending: bool, autoscaler: str | None) -> Course:
-        """A pool's course; where Prometheus does not answer, the last one with the reason."""
+    def of(self, key: Key, span: str, *, recommending: bool, autoscaler: str | None, at: float | None = None) -> Course:
+        """A pool's course up to now, or to `at`; where Prometheus does not answer, the last one with the reason."""
         if self._source_of is None:
             return self.last(key, span)
         with self._lock:
-            mine = self._asking.setdefault((key, span), threading.Lock())
+            mine = self._asking.setdefault((key, span, at), threading.Lock())
         with mine:
             now = self._clock()
-            asked_at, known = self._known.get((key, span), (-math.inf, Course()))
+            asked_at, known = self._known.get((key, span, at), (-math.inf, Course()))
             if now - asked_at < FRESH:
                 return known
             try:
                 course = course_of(
-                    self._source_of(key), now, SPANS[span], recommending=recommending, autoscaler=autoscaler
+                    self._source_of(key), at or now, SPANS[span], recommending=recommending, autoscaler=autoscaler
                 )
                 self._failed("")
             except (MetricsUnavailable, AmbiguousRecord) as error:
@@ -119,10 +111,16 @@ class Courses:
                 course = replace(known, failure=f"{error}.{more}")
                 self._failed(course.failure)
             with self._lock:
-                self._known[key, span] = self._clock(), course
+                self._known[key, span, at] = self._clock(), course
                 for each in [each for each, (told, _) in self._known.items() if now - told > KEPT]:
                     del self._known[each]
             return course
+
+    def loads(self, key: Key, spec: Spec) -> dict[str, Load]:
+        """What the engine of each pod has and counts, by the pod's name; empty where Prometheus does not tell."""
+        if self._source_of is None or spec.engine not in shipped():  # another is of the operator's configuration
+            return {}
+        return asyncio.run(loads(self._source_of(key).config, key[0], spec, self._clock()))
 
     def _failed(self, why: str) -> None:
         before, self._failing = self._failing, why
@@ -130,7 +128,7 @@ class Courses:
             self._tell(f"The charts cannot be read: {why}" if why else "The charts can be read again.")
 
 
-def course_of(source: Source, now: float, span: float, *, recommending: bool, autoscaler: str | None) -> Course:
+def course_of(source: OwnRecord, now: float, span: float, *, recommending: bool, autoscaler: str | None) -> Course:
     """Read it. Raises as `OwnRecord.over`."""
     step = max(FINEST, span / POINTS)
     end = float(math.floor(now))
@@ -164,6 +162,8 @@ PLAIN = {
     "ttft_slo": Metric.TTFT_BOUND,
     "tpot": Metric.TIME_PER_OUTPUT_TOKEN,
     "tpot_slo": Metric.TPOT_BOUND,
+    "output": Metric.GENERATION_TOKENS_RATE,
+    "prompts": Metric.PROMPT_TOKENS_RATE,
     "cost": Metric.COST,
     "hosted": Metric.COMPARED_COST,
     "gpus": Metric.GPUS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
 
@@ -164,6 +164,12 @@ def _judged(spec: Spec | None, status: Status, wrong: str) -> tuple[tuple[Troubl
         return (Trouble.OVER_BOUND,), "", over
     decision = status.last_decision
     return (Trouble.CALM,), "", "No decision yet." if decision is None else decision.reason
+
+
+def as_of(row: Row, status: Status) -> Row:
+    """The row with a status of the past."""
+    troubles, reason, said = _judged(row.spec, status, "")
+    return replace(row, status=status, troubles=troubles, reason=reason, said=said)
 
 
 def counted(rows: Iterable[Row]) -> dict[Trouble, int]:

@@ -265,6 +265,18 @@ CASES = [
         "A label without a value, or a use",
         ("history chat --match eu", "compare chat --match =eu", "explain chat --match a=b"),
     ),
+    Case(
+        "A profile or a page that is not there",
+        ("check-profile sglng --page good.yaml", "check-profile vllm --page none.txt"),
+    ),
+    Case(
+        "A server and a URL at once",
+        tuple(
+            f"history chat {two}"
+            for two in ("--backend us --prometheus http://x", "--prometheus http://x --backend us")
+        ),
+    ),
+    Case("Whom nobody can act as", ("explain chat --as ü€", "run --config none.yaml --as ann")),
     Case("A price without its product", ("suggest deployment/llama --gpu-price 2.50",)),
     Case("A file and a server at once, without a target", ("check --config good.yaml --prometheus http://p:9090",)),
     Case("A configuration and no such server in it", ("check deployment/llama --config good.yaml --backend eu",)),
@@ -274,6 +286,7 @@ CASES = [
         tuple(f"check deployment/llama --engine {one}" for one in ("ollamma", "ollama")),
     ),
     Case("A ConfigMap as --config", ("check --config configmap.yaml", "run --config configmap.yaml")),
+    Case("An interval that is shorter than a timeout of the file", ("run --config slow.yaml --interval 5s",)),
     Case("A wrong configuration", ("check --config stale.yaml", "check --config misspelt.yaml")),
     Case("A trace that is not there", ("demo --trace /nonexistent.csv", "demo --trace azure")),
     Case("A target and all targets", ("suggest deployment/llama -A", "suggest", "backtest")),
@@ -285,6 +298,7 @@ FILES = {
     "good.yaml": BACKENDS % "",
     "closed.yaml": BACKENDS % ", namespaces: [team-*, shared]",
     "stale.yaml": BACKENDS % ", staleness: 5s",
+    "slow.yaml": BACKENDS % ", timeout: 8s",
     "misspelt.yaml": "leaderElecton: {}\n" + BACKENDS % "",
     "configmap.yaml": f"kind: ConfigMap\ndata: {{config.yaml: {json.dumps(BACKENDS % '')}}}\n",
 }

@@ -39,10 +39,3 @@ def test_a_backend_on_the_command_line_wins_over_a_prometheus_of_the_environment
     assert "URL: http://127.0.0.1:1. " in found.stderr
     lacks = CliRunner().invoke(app, [*command.split(), "--backend", "eu"])
     assert "--backend must be one of us, got 'eu'" in lacks.stderr
-
-
-@pytest.mark.parametrize("order", ["--backend us --prometheus http://x", "--prometheus http://x --backend us"])
-def test_a_backend_beside_a_url_is_wrong_usage(order: str) -> None:
-    for command in ("history chat", "check deployment/llama"):
-        result = CliRunner().invoke(app, [*command.split(), "-n", "prod", *order.split()])
-        assert (result.exit_code, result.stderr) == (2, "Give --prometheus URL or --backend NAME, not both\n")

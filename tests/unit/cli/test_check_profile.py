@@ -107,6 +107,7 @@ def test_a_page_of_another_label_is_told(tmp_path: Path) -> None:
         ),
         ("modelLable: a", "modelLable: there is no such field"),
         ("- a", "is not valid"),
+        ("[" * 20_000, "is not YAML: it is nested too deeply"),
     ],
 )
 def test_a_profile_that_is_wrong_is_refused_by_field_with_what_is_allowed_and_given(
@@ -117,33 +118,10 @@ def test_a_profile_that_is_wrong_is_refused_by_field_with_what_is_allowed_and_gi
     assert said in result.stderr
 
 
-def test_a_profile_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "deep.yaml").write_text("[" * 20_000)
-    (tmp_path / "page.txt").write_text(PAGE)
-    result = CliRunner().invoke(
-        app, ["check-profile", str(tmp_path / "deep.yaml"), "--page", str(tmp_path / "page.txt")]
-    )
-    assert result.exit_code == 2
-    assert "is not YAML: it is nested too deeply" in result.output
-
-
 def test_a_page_that_is_none_is_refused(tmp_path: Path) -> None:
     result = check(tmp_path, page="<html><body>Sign in</body></html>")
     assert result.exit_code == 2
     assert "is no page in Prometheus' text format" in result.stderr
-
-
-def test_a_name_that_is_neither_a_file_nor_an_engine_lists_the_engines() -> None:
-    result = CliRunner().invoke(app, ["check-profile", "sglng", "--page", str(ENGINES / "lmdeploy-0.18.0.txt")])
-    assert result.exit_code == 2
-    assert result.stderr.startswith("cannot read sglng: No such file or directory; known engines: ")
-    assert "sglang" in result.stderr
-
-
-def test_a_page_that_is_not_there_is_said(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["check-profile", "vllm", "--page", str(tmp_path / "none.txt")])
-    assert result.exit_code == 2
-    assert result.stderr == f"cannot read {tmp_path / 'none.txt'}: No such file or directory\n"
 
 
 def test_a_bucket_that_ends_at_no_number_is_left_out_and_named(tmp_path: Path) -> None:
@@ -172,9 +150,3 @@ def test_gauges_that_differ_in_a_label_that_nobody_named_are_unknown(tmp_path: P
         cured = check(tmp_path, profile=PROFILE.replace("sumOver: [shard]", cure), page=page)
         assert cured.exit_code == 0, cured.stderr
         assert f"waiting              {waiting}" in cured.stdout
-
-
-def test_the_name_of_a_known_engine_stands_for_its_profile() -> None:
-    result = CliRunner().invoke(app, ["check-profile", "lmdeploy", "--page", str(ENGINES / "lmdeploy-0.18.0.txt")])
-    assert result.exit_code == 0
-    assert result.stdout.startswith("Model org/model:\n")

@@ -81,15 +81,9 @@ def servingpool(interpreter: subprocess.Popen[str], tmp_path: Path) -> Command:
     ("arguments", "package", "extra"),
     [
         (("demo",), "servingpool_simulation", "simulation"),
-        (("demo",), "jinja2", "simulation"),
-        (("simulate", "--pool", "pool.yaml"), "servingpool_simulation", "simulation"),
         (("backtest", "deployment/x"), "servingpool_backtest", "backtest"),
-        (("backtest", "deployment/x"), "servingpool_simulation", "backtest"),
         (("lab",), "servingpool_lab", "lab"),
-        (("lab",), "cryptography", "lab"),
         (("dashboard",), "servingpool_dashboard", "dashboard"),
-        (("dashboard",), "starlette", "dashboard"),
-        (("dashboard",), "uvicorn", "dashboard"),
     ],
 )
 def test_without_its_packages_a_command_names_the_extra_in_one_line(

@@ -246,22 +246,9 @@ def test_whom_to_act_as_is_not_taken_from_the_next_word(pools: FakePools, line: 
     assert (shown.exit_code, shown.stderr, pools.asked) == (2, "--as needs a USER\n", [])
 
 
-@pytest.mark.parametrize("user", ["ü€", "a\nb"])
-def test_a_user_that_no_header_can_hold_is_refused(pools: FakePools, user: str) -> None:
-    shown = run("explain", "qwen", "--as", user)
-    assert (shown.exit_code, pools.asked) == (2, [])
-    assert shown.stderr.startswith("--as must have ")
-
-
 @pytest.mark.parametrize("line", ["-n default", "-n default --help"])
 def test_a_namespace_without_a_command_shows_the_commands(line: str) -> None:
     assert "Look at pools" in run(*line.split()).output
-
-
-def test_the_operator_acts_as_nobody_else() -> None:
-    shown = run("run", "--config", "none.yaml", "--as", "ann")
-    assert shown.exit_code == 2
-    assert "the operator acts as its service account" in shown.stderr
 
 
 def test_a_request_names_whom_it_acts_as() -> None:

@@ -50,29 +50,6 @@ def test_a_flag_counts_more_than_the_file(tmp_path: Path, operated: list[tuple[O
     assert (config.interval, config.namespaces, kubeconfig) == (15.0, ("from-file",), None)
 
 
-def test_an_interval_that_is_given_as_a_flag_is_checked_against_the_file(
-    tmp_path: Path, operated: list[tuple[OperatorConfig, str | None]]
-) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text("backends: [{name: slow, url: 'http://prometheus:9090', timeout: 8s}]")
-    result = CliRunner().invoke(app, ["run", "--config", str(path), "--interval", "5s"])
-    assert result.exit_code == 2
-    assert "timeout of backend 'slow' must be 1s to 5s, which is the interval, got 8s" in result.stderr
-    assert operated == []
-
-
-@pytest.mark.parametrize(("options", "said"), [(("--interval", "soon"), "'soon' is not a duration"), ((), "backends")])
-def test_what_is_wrong_is_said_and_nothing_starts(
-    tmp_path: Path, operated: list[tuple[OperatorConfig, str | None]], options: tuple[str, ...], said: str
-) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text("interval: 15s")
-    result = CliRunner().invoke(app, ["run", "--config", str(path), *options], env={"COLUMNS": "300"})
-    assert result.exit_code == 2
-    assert said in result.stderr
-    assert operated == []
-
-
 def test_a_log_line_is_one_json_object_with_fields_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     configure(json=True, debug=False)
     logging.getLogger("servingpool.reconcile").info("scale up 2 -> 4", extra={"pool": "prod/chat", "to": 4})

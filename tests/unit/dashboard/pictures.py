@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from servingpool_dashboard.pods import Load
+
 from ..cli.recorder import Recorder  # noqa: TID252, tests are no package of an installed name
-from ..reconcile.fake_cluster import FakeCluster  # noqa: TID252
+from ..reconcile.fake_cluster import FakeCluster, pod, stamp  # noqa: TID252
 from ..reconcile.stories import settled  # noqa: TID252
 from .conftest import TARGET
-from .scene import Scene, stored
+from .scene import Scene, raw_pod, stored
 from .test_browser import ONE, Served
 
 IMAGES = Path(__file__).parents[3] / "docs" / "images"
@@ -56,6 +58,18 @@ def fleet() -> tuple[Recorder, list[dict[str, Any]]]:
     return shown, others
 
 
+def with_pods(scene: Scene) -> None:
+    """What the API server tells of the pods, and what their engines counted."""
+    service = scene.world.services["vllm"]
+    starting = {pod("vllm", service.next + number): at for number, at in enumerate(service.orders)}
+    scene.api.pods = [raw_pod(name, at, phase="Running") for name, at in starting.items()]
+    scene.api.pods += [raw_pod(engine.name, engine.ready_at - 100.0) for engine in service.engines]
+    scene.loads = {engine.name: Load(10.0, 245.0, 2256.0, 100.0) for engine in service.engines}
+    for _, _, reason, message in scene.world.writes.events:
+        told = {"type": "Normal", "reason": reason, "message": message, "lastTimestamp": stamp(scene.world.now - 60.0)}
+        scene.api.told.append(told)
+
+
 def main(folder: Path | None) -> None:
     """Write the pictures."""
     shown, others = fleet()
@@ -63,6 +77,7 @@ def main(folder: Path | None) -> None:
         path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
         browser = playwright.chromium.launch(executable_path=path)
         scene = Scene(shown, patched)
+        with_pods(scene)
         scene.store(*stored(shown.world), *others)
         served = Served(scene, browser)
         if folder is None:
@@ -80,6 +95,8 @@ def main(folder: Path | None) -> None:
 def take(served: Served, browser: Browser, path: str, file: Path, width: int, theme: Any) -> None:
     """One page as a picture."""
     page: Page = served.open(path, viewport={"width": width, "height": 800}, color_scheme=theme)
+    if path != "/":
+        page.wait_for_selector("#wide-pods")
     page.screenshot(path=file, full_page=True)
     page.close()
 

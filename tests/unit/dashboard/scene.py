@@ -5,23 +5,26 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from starlette.testclient import TestClient
 
 from servingpool.adapters.cluster.errors import ClusterError
+from servingpool.adapters.cluster.pools import Pools
 from servingpool.adapters.prometheus import own_record
 from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable
 from servingpool.adapters.prometheus.own_record import OwnRecord
+from servingpool_dashboard import record
 from servingpool_dashboard.app import application
 from servingpool_dashboard.board import Board
 from servingpool_dashboard.guard import LOCAL
+from servingpool_dashboard.pods import Load
 from servingpool_dashboard.record import Courses
 
 from ..cli.recorder import Answer, Recorder  # noqa: TID252, tests are no package of an installed name
-from ..reconcile.fake_cluster import FakeCluster  # noqa: TID252
+from ..reconcile.fake_cluster import FakeCluster, stamp  # noqa: TID252
 
 Raw = dict[str, Any]
 
@@ -45,6 +48,9 @@ class FakeApi:
     events: list[Raw] = field(default_factory=list)
     """What the next watch brings."""
     scalers: list[Raw] = field(default_factory=list)
+    pods: list[Raw] = field(default_factory=list)
+    told: list[Raw] = field(default_factory=list)
+    """Events of the pool."""
     lists: int = 0
     asked_scalers: int = 0
 
@@ -67,6 +73,13 @@ class FakeApi:
 
     def nobody_decides(self, _: float) -> str:
         return self.silence.operator
+
+    def listed(self, path: str, query: dict[str, str], _: float) -> Raw:
+        self._answer()
+        if path.endswith("/scale"):
+            return {"status": {"selector": "app=vllm"}}
+        resources = [{"name": "deployments", "kind": "Deployment"}]
+        return {"resources": resources, "items": self.told if path.endswith("/events") else self.pods}
 
     def autoscalers(self, _: str) -> list[Raw]:
         self.asked_scalers += 1
@@ -105,6 +118,16 @@ def stored(world: FakeCluster) -> list[Raw]:
     return [copy.deepcopy(dict(raw)) for raw in world.cache.pools.values()]
 
 
+def raw_pod(name: str, created: float, **said: Any) -> Raw:
+    """A pod of two GPUs on a node, Ready; `said` are other parts of its status."""
+    ready = {"type": "Ready", "status": "False" if said else "True", "lastTransitionTime": stamp(created + 60.0)}
+    status = {**said, "conditions": [ready, *said.get("conditions", ())]}
+    container = {"name": "vllm", "resources": {"limits": {"nvidia.com/gpu": "2"}}}
+    spec = {"nodeName": "" if "conditions" in said else "n1", "containers": [container]}
+    meta = {"namespace": "chat", "name": name, "uid": name, "creationTimestamp": stamp(created)}
+    return {"metadata": meta, "spec": spec, "status": status}
+
+
 class Scene:
     """The parts, and a browser of a few lines."""
 
@@ -116,6 +139,12 @@ class Scene:
         self.api = FakeApi(self.silence, stored(recorder.world))
         self.prometheus = Prometheus(recorder, self.silence)
         monkeypatch.setattr(own_record, "PrometheusClient", lambda _: self.prometheus)
+        self.loads: dict[str, Load] = {}
+
+        async def loads(*_: object) -> dict[str, Load]:
+            return self.loads
+
+        monkeypatch.setattr(record, "loads", loads)
         self.later = 0.0
         """Seconds since the world stood still."""
         self.told: list[str] = []
@@ -126,7 +155,7 @@ class Scene:
 
     def start(self) -> None:
         """A new process, which has read nothing yet."""
-        self.board = Board(lambda: self.api, None, self.clock, self.told.append)
+        self.board = Board(lambda: cast("Pools", self.api), None, self.clock, self.told.append)
         self.app = application(self.board, self.courses, LOCAL, self.clock, grafana=self.grafana, where=self.where)
         self.browser = TestClient(self.app, base_url="http://127.0.0.1:8765")
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import re
+from typing import Any
 
 import pytest
 
 from servingpool.adapters.cluster.objects import FIELD_MANAGER
+from servingpool.decision.observation import Histogram, ReplicaMetrics
+from servingpool_dashboard.pods import Load, load
 from servingpool_dashboard.record import FRESH, RECOMMENDATION
 
 from ..cli.recorder import Recorder  # noqa: TID252, tests are no package of an installed name
+from ..reconcile.fake_cluster import CORDONED, stamp  # noqa: TID252
 from ..reconcile.stories import several  # noqa: TID252
-from .scene import Scene, stored
+from .scene import Scene, raw_pod, stored
 
 ONE, COURSE = "/pools/chat/pool", "/pools/chat/pool/course.json"
 
@@ -73,7 +78,6 @@ def test_the_charts_have_what_the_operator_exported(scene: Scene) -> None:
     assert columns["recommended"][at] == decision.replicas
     assert columns["load"][at] == pytest.approx(decision.figures.load * columns["ready"][at], rel=1e-4)
     assert columns["ttft_slo"][at] == 2.0
-    assert columns["tpot_slo"][at] == 0.1
     missed = 1.0 - decision.figures.attainment  # type: ignore[operator]
     assert columns["burn_hour"][at] == pytest.approx(missed / 0.05, rel=1e-4)
     assert columns["cost"][at] == 12.0 * columns["ready"][at]
@@ -254,3 +258,44 @@ def test_a_time_that_is_none_and_a_pool_that_is_not_there_are_said(scene: Scene)
     missing = scene.browser.get("/pools/chat/nobody")
     assert (missing.status_code, "There is no ServingPool chat/nobody." in missing.text) == (404, True)
     assert scene.browser.get("/else").status_code == 404
+
+
+def test_each_pod_tells_its_state_its_load_and_why_it_does_not_serve(scene: Scene) -> None:
+    at, loading = scene.clock() - 600.0, {"containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff"}}}]}
+    pods = [raw_pod("a", at), raw_pod("b", at), raw_pod("c", at, conditions=[CORDONED]), raw_pod("d", at, **loading)]
+    scene.api.pods, scene.loads = pods, {"a": Load(0.0, 0.0, 0.0, None), "b": Load(3.0, 1.0, 120.0, 12.5)}
+    event = {"type": "Warning", "reason": "ScaledUp", "message": "2 -> 4", "lastTimestamp": stamp(at)}
+    scene.api.told = [{**event, "reason": "Older", "lastTimestamp": stamp(at - 60.0)}, event]
+    page = flat(scene.page(f"{ONE}/pods"))
+    assert "4 pods, 6 GPUs held: 2 by pods that are not Ready, 2 by Ready pods without a request." in page
+    assert re.findall(r'<th scope="row">(\w)</th>', page) == ["c", "d", "b", "a"]
+    assert f'Pending</span> {CORDONED["message"]}</td><td class="figure">10 min</td>' in page
+    assert "Starting</span> ImagePullBackOff. </td>" in page
+    assert '<td class="figure">120</td><td class="figure bad">12.5%</td>' in page
+    assert page.index("ScaledUp") < page.index("Older")
+    scene.silence.api = "Cannot list pods: 403 Forbidden"
+    assert "The pods cannot be read: Cannot list pods: 403 Forbidden." in scene.page(f"{ONE}/pods")
+
+
+def test_what_a_pod_counted_lies_between_its_first_and_last_sample() -> None:
+    def sample(at: float, tokens: float, *counts: Any) -> ReplicaMetrics:
+        return ReplicaMetrics(
+            "a", at, 3.0, 1.0, generation_tokens=tokens, time_to_first_token=Histogram((2.0,), *counts)
+        )
+
+    first, last = sample(0.0, 100.0, (10.0,), 9.0, 10.0), sample(60.0, 700.0, (40.0,), 90.0, 50.0)
+    assert load((first, last), 2.0) == Load(3.0, 1.0, 10.0, 25.0)
+    assert load((last, first), 2.0).tokens is None, "its engine began anew"
+
+
+def test_a_link_leads_to_the_page_of_that_time(scene: Scene) -> None:
+    change = scene.browser.get(COURSE).json()["changes"][-1]
+    (then,) = [one for one in re.findall(r'href="([^"]*)&amp;at=([^"]*)"', scene.page(ONE)) if one[1] == change["at"]]
+    page = flat(scene.page(f"{then[0]}&at={then[1]}"))
+    assert f"State at {change['at']}" in page
+    assert f"<dt>Recommended</dt><dd>{change['to']}</dd>" in page
+    assert "/now?" not in page, "it stands still"
+    told = scene.browser.get(f"{COURSE}?at={change['at']}").json()
+    assert (told["now"], told["changes"][-1]["at"]) == (math.floor(change["unix"]), change["at"])
+    assert scene.browser.get(f"{ONE}?at=soon").status_code == 400
+    assert scene.browser.get(f"{ONE}?at=2020-01-01").status_code == 404

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.cluster.errors import Forbidden
+from servingpool.adapters.cluster.pools import Pools
 from servingpool_dashboard.app import LINES
 from servingpool_dashboard.board import PAUSE, RETRY, Board
 from servingpool_dashboard.rows import Trouble, counted, row_of
 
-from .scene import FakeApi, Scene
+from .scene import Scene
 
 SPEC = {"model": "m", "slo": {"timeToFirstToken": "2s"}, "targets": [{"name": "d", "max": 4}]}
 BAD = {
@@ -232,7 +233,7 @@ def test_before_anything_was_read_the_reason_is_said(scene: Scene) -> None:
 
 
 def test_who_may_not_list_all_namespaces_is_told_of_the_option(scene: Scene) -> None:
-    def connect() -> FakeApi:
+    def connect() -> Pools:
         raise Forbidden("Cannot list servingpools: 403 Forbidden")
 
     told: list[str] = []

@@ -64,6 +64,15 @@
       none: "Too few requests in this time to judge.",
     },
     {
+      title: "Tokens per second",
+      unit: "",
+      lines: [
+        { key: "prompts", name: "prompts", colour: "--c3" },
+        { key: "output", name: "output", colour: "--c1" },
+      ],
+      none: "No tokens were counted in this time.",
+    },
+    {
       title: "Cost, dollars per hour",
       unit: "$",
       lines: [
@@ -265,5 +274,5 @@
     place.clientWidth && plot.setSize({ width: place.clientWidth, height: HEIGHT }))).observe(box);
   document.addEventListener("themed", rebuild);
   refresh();
-  setInterval(refresh, REFRESH);
+  if (!box.dataset.past) setInterval(refresh, REFRESH);
 })();

@@ -17,11 +17,13 @@
   named();
 
   const live = byId("live");
-  live.hidden = false;
-  live.textContent = "Live updates";
-  live.addEventListener("click", () => {
-    live.setAttribute("aria-pressed", String(live.getAttribute("aria-pressed") !== "true"));
-  });
+  const going = (on) => {
+    live.setAttribute("aria-pressed", String(on));
+    live.textContent = on ? "Live updates on" : "Live updates off";
+  };
+  live.hidden = byId("past") !== null; // what was does not change
+  going(true);
+  live.addEventListener("click", () => going(live.getAttribute("aria-pressed") !== "true"));
 
   document.addEventListener("keydown", (event) => {
     const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
@@ -39,7 +41,7 @@
 
   // The poll of a page that is not looked at, or that was told to stand still, is left out.
   document.body.addEventListener("htmx:beforeRequest", (event) => {
-    const polled = event.detail.elt.id === "table" || event.detail.elt.id === "now";
+    const polled = ["table", "now", "pods"].includes(event.detail.elt.id);
     if (polled && (live.getAttribute("aria-pressed") !== "true" || document.hidden)) event.preventDefault();
   });
 
