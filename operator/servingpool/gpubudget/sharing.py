@@ -192,12 +192,12 @@ def share(
     ranked = sorted(claims, key=lambda claim: (-claim.priority, claim.pool))
     sharing = [claim for claim in ranked if not claim.fixed and claim.gpus > 0]
     fixed = [claim for claim in ranked if claim.fixed]
-    owned = {claim.pool: claim.own for claim in fixed}
+    firm = {claim.pool: min(before.get(claim.pool, 0), claim.held) for claim in fixed}
+    owned = {claim.pool: max(claim.own, min(firm[claim.pool], claim.floor)) for claim in fixed}
     deal = _Deal(max(0, gpus - sum(owned.values())), {claim.pool: 0 for claim in sharing}, owned)
     pairs = _pairs(sharing)
     _give_floors(deal, sharing, pairs)
     own = Counter[str]() if lending else _set_aside(deal, ranked)
-    firm = {claim.pool: min(before.get(claim.pool, 0), claim.held) for claim in fixed}
     firm |= {claim.pool: min(claim.least, claim.ordered, before.get(claim.pool, 0) // claim.gpus) for claim in sharing}
     _give_mins(deal, [claim for claim in ranked if firm.get(claim.pool)], pairs, own, firm)
     stands = {claim.pool: min(claim.least, claim.standing) for claim in sharing}

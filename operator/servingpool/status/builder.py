@@ -51,7 +51,7 @@ from servingpool.status.conditions import (
     limit_of,
     targets_of,
 )
-from servingpool.status.missed import attained, left_nothing, missed
+from servingpool.status.missed import attained, missed, unserved
 
 FIGURE_NAMES = {name: to_camel(name) for name in ROWS}
 """Figures of a decision, and their names in the status."""
@@ -265,14 +265,17 @@ def _batch(plan: PoolPlan) -> BatchStatus | None:
     )
 
 
-def _deadline_condition(plan: PoolPlan, found: Wanted, batch: Batch) -> Condition:
-    """Whether the work is done in time: what is late already comes before what is at risk."""
+def _deadline_condition(plan: PoolPlan, found: Wanted, batch: Batch, *, idle: bool) -> Condition:
+    """Whether the work is done in time: what is late already comes before what is at risk.
+
+    `idle`: no replica stands, though some are wanted, so that all work is at risk.
+    """
     at, ledger, said = plan.decision.at, plan.memories[0].profile.ledger, plan.decision.reason.partition(": ")[2]
-    late, unit, risk = [one for one in ledger.dues if one.at < at], batch.backlog.unit.value, found.at_risk
+    late, unit = [one for one in ledger.dues if one.at < at], batch.backlog.unit.value
     if late:
         amount, due, longest = math.fsum(one.amount for one in late), clock(late[0].at), brief(at - late[0].at)
         told = Reason.DEADLINE_MISSED.said(amount=amount, unit=unit, at=due, late=longest, said=said)
-    elif risk is not None:
+    elif (risk := next(iter(ledger.dues), None) if idle else found.at_risk) is not None:
         told = Reason.DEADLINE_AT_RISK.said(amount=risk.amount, unit=unit, at=clock(risk.at), said=said)
     else:
         told = (Reason.DEADLINES_HOLD if ledger.known_at == ledger.at else Reason.BACKLOG_UNKNOWN).said(said=said)
@@ -280,17 +283,16 @@ def _deadline_condition(plan: PoolPlan, found: Wanted, batch: Batch) -> Conditio
 
 
 def _slo_condition(plan: PoolPlan, permission: ScalePermission, certain: datetime | None) -> Condition:
+    idle = any(unserved(one, permission) for one in plan.stages)
     if plan.decision.wanted is not None and plan.seen.pool.spec.batch is not None:
-        return _deadline_condition(plan, plan.decision.wanted, plan.seen.pool.spec.batch)
+        return _deadline_condition(plan, plan.decision.wanted, plan.seen.pool.spec.batch, idle=idle)
     figures, slo = plan.decision.figures, plan.seen.pool.spec.slo
     known, objective = figures.attainment, slo.attainment
     warned = [] if plan.decision.warning is None else [plan.decision.warning]
-    if isinstance(known, Unknown) and not figures.judged:
-        reason = Reason.CLIENT_LATENCY_UNKNOWN
-        said = [Reason.CLIENT_LATENCY_UNKNOWN.message(detail=known.reason)]
-    elif isinstance(known, Unknown):
-        reason, said = Reason.TOO_FEW_REQUESTS, [Reason.TOO_FEW_REQUESTS.message(detail=known.reason)]
-    elif slo_met(figures, objective / 100.0) and not any(map(left_nothing, plan.stages)):
+    if isinstance(known, Unknown):
+        reason = Reason.TOO_FEW_REQUESTS if figures.judged else Reason.CLIENT_LATENCY_UNKNOWN
+        said = [reason.message(detail=known.reason)]
+    elif slo_met(figures, objective / 100.0) and not idle:
         reason = Reason.OBJECTIVE_MET
         said = [Reason.OBJECTIVE_MET.message(attained=100.0 * known, objective=objective), *_judged(plan)]
     else:

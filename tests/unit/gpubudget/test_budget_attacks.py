@@ -73,23 +73,6 @@ def test_a_pool_in_recommend_does_not_take_the_place_of_the_one_that_scales() ->
     assert world.condition("ScalingLimited", "low") == ("True", "GPUBudget")
 
 
-def test_gpus_of_a_deleted_pool_are_free_once_its_pods_have_ended() -> None:
-    world = two(gpus=16)
-    run(world, 30, 16)
-    world.drain = True
-    world.services["high"].rate = 60.0
-    world.set_replicas("low", 0)
-    world.services["low"].rate = 0.0
-    world.delete("low")
-    run(world, 20, 16)
-    assert len(world.services["high"].engines) == 2
-    assert (names(world), status(world)["held"]) == (["high"], 16)
-    assert "waits for terminating pods" in world.message("ScalingLimited", "high")
-    world.drained("low")
-    run(world, 10, 16)
-    assert len(world.services["high"].engines) > 2
-
-
 def test_a_pool_that_is_no_longer_selected_leaves_the_budget_with_what_stands() -> None:
     world = two(gpus=16)
     run(world, 30, 16)
@@ -125,16 +108,6 @@ def test_the_surge_of_a_paused_pools_rollout_does_not_push_another_pool_down() -
     assert status(world)["held"] == 20
     assert verdict(world, "Sufficient")[1] == "OverBudget"
     assert world.writes.scales == before
-
-
-def test_a_scale_up_by_a_person_is_taken_back_from_the_pool_of_low_priority() -> None:
-    world = two(gpus=16)
-    run(world, 30, 16)
-    world.services["high"].rate = 30.0
-    world.set_replicas("high", 3)
-    run(world, 15, 20)
-    assert (len(world.services["high"].engines), len(world.services["low"].engines)) == (3, 1)
-    assert status(world)["held"] == 16
 
 
 def test_a_deployment_that_is_made_anew_waits_for_the_pods_of_the_old_one() -> None:

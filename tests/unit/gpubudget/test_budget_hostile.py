@@ -34,9 +34,7 @@ def hog(world: FakeCluster, mode: str, replicas: int = 4, **spec: Any) -> None:
     world.pool("hog", target="hog", mode=mode, **spec)
 
 
-@pytest.mark.parametrize("mode", ["Paused", "Recommend", "Auto"])
-@pytest.mark.parametrize("floor", [0, 8])
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(("mode", "floor", "known"), [("Paused", 0, True), ("Recommend", 8, True), ("Auto", 8, False)])
 def test_pods_that_find_no_node_take_nothing_from_others(mode: str, floor: int, *, known: bool) -> None:
     world = victim(floor=floor)
     if not known:
@@ -60,8 +58,7 @@ def test_a_pool_that_others_pods_hold_back_comes_up_to_its_floor_and_min_once_th
     assert "waits for GPUs of chat/hog" in world.message("ScalingLimited", "victim")
 
 
-@pytest.mark.parametrize("mode", ["Paused", "Recommend", "Auto"])
-@pytest.mark.parametrize("replicas", [0, 1])
+@pytest.mark.parametrize(("mode", "replicas"), [("Paused", 1), ("Auto", 0)])
 def test_a_pool_whose_gpus_are_unknown_freezes_nobody_else(mode: str, replicas: int) -> None:
     world = victim(rate=1.0, least=1)
     world.serve("hog", replicas=replicas, rate=0.0)
@@ -75,7 +72,7 @@ def test_a_pool_whose_gpus_are_unknown_freezes_nobody_else(mode: str, replicas: 
     assert verdict(world, "Counted")[:2] == ("False", "NotCounted")
 
 
-@pytest.mark.parametrize("mode", ["Paused", "Recommend", "Auto"])
+@pytest.mark.parametrize("mode", ["Recommend", "Auto"])
 def test_pods_that_ask_for_no_gpu_hold_none_whatever_their_pool_says(mode: str) -> None:
     world = victim(rate=1.0, least=1)
     world.serve("hog", replicas=1, rate=0.0)
@@ -102,12 +99,11 @@ def test_a_budget_whose_generation_is_damaged_ends_no_tick(generation: Any) -> N
     assert [world.step().failed for _ in range(3)] == [0, 0, 0]
 
 
-@pytest.mark.parametrize("mode", ["Paused", "Recommend", "Auto"])
-def test_replicas_whose_pods_a_quota_refuses_hold_nothing(mode: str) -> None:
+def test_replicas_whose_pods_a_quota_refuses_hold_nothing() -> None:
     world = victim(rate=1.0, least=1)
     world.serve("hog", replicas=0, rate=0.0).quota = 0
     world.set_replicas("hog", 99)
-    world.pool("hog", priority=9, mode=mode, targets=[{"name": "hog", "min": 50, "max": 99}])
+    world.pool("hog", priority=9, mode="Paused", targets=[{"name": "hog", "min": 50, "max": 99}])
     world.services["victim"].rate = 60.0
     world.step(minutes=10)
     assert world.services["victim"].replicas == 4

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from typing import Any
-
-import pytest
 
 from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.api.serving_pool import ServingPool
@@ -16,7 +13,7 @@ from servingpool.gpubudget.plans import Allowance, within
 from servingpool.reconcile.collect.targets import keys_of
 from servingpool.reconcile.plan.pool_plan import PoolPlan, with_decisions
 
-from ..reconcile.fake_cluster import DrainsWhatRan, FakeCluster  # noqa: TID252, tests are no package of an installed name
+from ..reconcile.fake_cluster import FakeCluster  # noqa: TID252, tests are no package of an installed name
 from ..reconcile.mixed_cluster import MixedCluster, changes, ordered  # noqa: TID252
 from .test_budgets import GPUS, budget, held, status
 
@@ -41,34 +38,11 @@ def run(world: FakeCluster, minutes: float, most: int) -> None:
         assert held(world) <= most
 
 
-class Chaos(DrainsWhatRan, MixedCluster):
-    """Any sequence of events."""
-
-
 class TestOneBudget:
-    def test_the_parts_of_a_pool_and_another_pool_stay_within_and_the_status_adds_up(self) -> None:
-        world = mixed(24, fixed=3, spot=1)
-        world.serve("rival", rate=6.0)
-        world.pool("rival", targets=[{"name": "rival", "min": 1, "max": 10}], priority=9)
-        run(world, 25, 24)
-        world.rate, world.services["rival"].rate = 60.0, 30.0
-        run(world, 25, 24)
-        [rival, pool] = status(world)["pools"]
-        assert (rival["name"], pool["name"]) == ("rival", "pool")
-        assert pool["held"] == GPUS * (ordered(world.fixed) + ordered(world.spot))
-        assert pool["wanted"] > pool["due"]
-        assert rival["held"] + pool["held"] == status(world)["held"] == 24
-        counted = next(one for one in status(world)["conditions"] if one["type"] == "Counted")
-        assert counted["message"].startswith("2 pools share")
-        assert world.condition("ScalingLimited") == ("True", "GPUBudget")
-        assert "GPUBudget h100 allows" in world.message("ScalingLimited")
-        decision = next(plan.decision for plan in reversed(world.plans) if plan.decision.parts)
-        assert decision.replicas == sum(part.replicas for part in decision.parts)
-
     def test_lost_spot_replicas_are_replaced_though_their_pending_pods_held_the_budget(self) -> None:
         world = mixed(16, fixed=1, spot=3)
         run(world, 25, 16)
-        lose_spot(world)
+        world.lose_nodes("spot")
         world.until(lambda: len(world.fixed.engines) == 4, minutes=15)
         assert held(world) <= 16
         scales = len(changes(world))
@@ -76,34 +50,6 @@ class TestOneBudget:
         assert len(changes(world)) == scales, "spot is not tried over and over while no GPU is free"
         sufficient = next(one for one in status(world)["conditions"] if one["type"] == "Sufficient")
         assert sufficient["status"] == "True", "a cheaper mix is no need"
-
-    @pytest.mark.parametrize("seed", [1, 2])
-    def test_no_sequence_of_loads_losses_drains_and_restarts_orders_more_than_the_budget(self, seed: int) -> None:
-        chance = random.Random(seed)
-        world = Chaos(rate=20.0, fixed=2, spot=2)
-        world.pool()
-        budget(world, 28)
-        world.serve("rival", rate=6.0)
-        world.pool("rival", targets=[{"name": "rival", "min": 1, "max": 10}], priority=chance.choice((1, 5, 9)))
-        for _ in range(240):
-            match chance.randrange(40):
-                case 0 | 1:
-                    world.rate = chance.choice((2.0, 20.0, 60.0))
-                case 2 | 3:
-                    world.services["rival"].rate = chance.choice((1.0, 15.0, 40.0))
-                case 4:
-                    lose_spot(world)
-                case 5 | 6:
-                    world.spot.unschedulable = False
-                case 7:
-                    world.drain = not world.drain
-                case 8 | 9 | 10:
-                    world.drained(chance.choice(("fixed", "spot", "rival")))
-                case 11:
-                    world.restart()
-            world.step()
-            assert held(world) <= 28
-        assert len(changes(world)) > 3
 
     def test_a_part_whose_gpus_are_unknown_closes_the_budget_and_names_it(self) -> None:
         world = mixed(40, fixed=1)
@@ -199,17 +145,6 @@ class TestTwoPools:
         home, other = (ordered(world.services[name]) for name in ("a-home", "b-home"))
         assert home + other == 4, "every GPU of the budget is used"
         assert [world.condition("SLOMet", name)[0] for name in ("a", "b")] == ["True", "True"]
-
-
-def lose_spot(world: MixedCluster) -> None:
-    """The nodes go, and the pods that take the place of those lost find none."""
-    for engine in world.spot.engines:
-        gone = {"namespace": "chat", "name": engine.name, "uid": engine.name}
-        world.cache.see_pod({"metadata": gone}, gone=True)
-    world.spot.orders = [world.now] * ordered(world.spot)
-    world.spot.engines.clear()
-    world.spot.unschedulable = True
-    world.show("spot")
 
 
 # What is left of a plan.

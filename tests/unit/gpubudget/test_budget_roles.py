@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
@@ -17,15 +16,10 @@ from servingpool.gpubudget.members import Member
 from servingpool.gpubudget.plans import Wanted, _floors, claims_in
 from servingpool.gpubudget.sharing import Claim
 
-from ..reconcile.fake_cluster import DrainsWhatRan  # noqa: TID252, tests are no package of an installed name
 from ..reconcile.role_cluster import DECODE, GATEWAY, PREFILL, RoleCluster  # noqa: TID252
-from .test_budgets import GPUS, budget, held, run, status
+from .test_budgets import GPUS, budget, run
 
 ASLEEP = [{**PREFILL, "min": 0}, {**DECODE, "min": 0}]
-
-
-class Chaos(DrainsWhatRan, RoleCluster):
-    """Any sequence of events."""
 
 
 def rival(world: RoleCluster, least: int, *, rate: float = 40.0, most: int = 20, **settings: Any) -> None:
@@ -34,44 +28,7 @@ def rival(world: RoleCluster, least: int, *, rate: float = 40.0, most: int = 20,
     world.pool("rival", targets=[{"name": "rival", "min": least, "max": most}], priority=9)
 
 
-def pairs_in(world: RoleCluster) -> list[tuple[int, int]]:
-    """Replicas due to prefill and to decode, for each budget with both roles."""
-    found = []
-    for shared in world.budgets.latest.values():
-        due = {role: shared.grants.get(f"chat/pool ({role})") for role in ("prefill", "decode")}
-        if due["prefill"] is not None and due["decode"] is not None:
-            found.append((due["prefill"].share, due["decode"].share))
-    return found
-
-
 class TestSqueezed:
-    def test_a_running_pool_for_which_one_replica_is_left_gives_that_up_too_and_comes_back(self) -> None:
-        world = RoleCluster(rate=8.0)
-        world.pool()
-        world.step(minutes=40)
-        assert min(world.ordered) >= 1
-        budget(world, GPUS)
-        world.step(minutes=30)
-        assert (world.ordered, held(world)) == ((0, 0), 0), "one role alone would hold a GPU and serve nothing"
-        assert world.condition("ScalingLimited") == ("True", "GPUBudget")
-        assert "one replica each of prefill and decode takes 8 GPUs" in world.message("ScalingLimited")
-        budget(world, 2 * GPUS, generation=2)
-        world.step(minutes=10)
-        assert world.ordered == (1, 1)
-
-    def test_a_running_pool_gives_way_as_a_whole_to_the_floor_of_another_and_not_to_its_min(self) -> None:
-        world = RoleCluster(rate=8.0)
-        world.pool()
-        rival(world, 4)
-        budget(world, 5 * GPUS)
-        run(world, 40, 6 * GPUS)
-        assert world.ordered == (1, 1), "its mins stood first"
-        floors = [{"namespace": "chat", "pool": "rival", "gpus": 4 * GPUS}]
-        budget(world, 5 * GPUS, generation=2, floors=floors)
-        run(world, 40, 6 * GPUS)
-        assert world.ordered == (0, 0)
-        assert [one["due"] for one in status(world)["pools"]][1] == 0, "no GPU is kept free for it"
-
     def test_a_role_whose_other_one_was_refused_right_before_its_order_does_not_stay_alone(self) -> None:
         world = RoleCluster(rate=0.0, prefill=0, decode=0)
         world.pool(targets=ASLEEP, metrics={"gateway": GATEWAY})
@@ -148,20 +105,6 @@ class TestSqueezed:
         assert spot.replicas == 1 - least, "a target's own min is for that target"
 
 
-class TestAsleep:
-    def test_a_gpu_on_which_neither_role_can_wake_is_not_kept_from_another_pool(self) -> None:
-        world = RoleCluster(rate=0.0, prefill=0, decode=0)
-        world.pool(targets=ASLEEP, metrics={"gateway": GATEWAY})
-        rival(world, 3, replicas=3, most=4)
-        world.rate = 2.0
-        budget(world, 4 * GPUS)
-        run(world, 30, 4 * GPUS)
-        assert world.ordered == (0, 0)
-        [high, pool] = status(world)["pools"]
-        assert pool == {**pool, "held": 0, "due": 0, "wanted": 2 * GPUS}, "it waits for nobody's pods"
-        assert high["due"] <= 4 * GPUS
-
-
 class TestFloor:
     def test_a_floor_for_two_replicas_serves_though_decode_asks_for_most_of_it(self) -> None:
         world = RoleCluster(rate=8.0, prefill=1, decode=3)
@@ -214,38 +157,3 @@ def test_a_floor_that_holds_a_replica_of_each_role_is_one_of_each(
     known = [one for one in least if one is not None]
     if len(known) == len(least) and sum(known) <= floor:
         assert all(part >= one for part, one in zip(parts, known, strict=True))
-
-
-@pytest.mark.parametrize("seed", [2, 3])
-def test_in_no_sequence_one_role_alone_is_due_or_left(seed: int) -> None:
-    chance = random.Random(seed)
-    world = Chaos(rate=8.0)
-    world.pool(targets=ASLEEP, metrics={"gateway": GATEWAY})
-    rival(world, 1, rate=6.0)
-    gpus, generation, alone = 6 * GPUS, 1, 0
-    budget(world, gpus)
-    world.step(minutes=10)
-    for _ in range(240):
-        match chance.randrange(30):
-            case 0 | 1:
-                world.rate = chance.choice((0.0, 2.0, 8.0, 24.0))
-            case 2 | 3:
-                world.services["rival"].rate = chance.choice((1.0, 15.0, 40.0))
-            case 4:
-                gpus, generation = chance.choice((1, 2, 3, 6, 8)) * GPUS, generation + 1
-                budget(world, gpus, generation=generation)
-            case 5:
-                world.drain = not world.drain
-            case 6 | 7 | 8:
-                world.drained(chance.choice(("prefill", "decode", "rival")))
-            case 9:
-                world.restart()
-            case 10:
-                world.pool("rival", targets=[{"name": "rival", "min": chance.randrange(1, 6), "max": 20}], priority=9)
-        before = held(world)
-        world.step()
-        assert held(world) <= max(before, gpus), "it grows within the budget only"
-        for prefill, decode in pairs_in(world):
-            assert (prefill == 0) == (decode == 0)
-        alone = alone + 1 if (world.ordered[0] == 0) != (world.ordered[1] == 0) else 0
-        assert alone <= 2, "a tick or two, until the other was ordered away"

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from servingpool.adapters.cluster.errors import Unanswered
 from servingpool.adapters.cluster.objects import TargetKey
 from servingpool.catalogue.metrics import Metric
+from servingpool.gpubudget import report
 from servingpool.loop.metrics import PoolCollector
 
 from ..reconcile.fake_cluster import TICK, FakeCluster, stamp  # noqa: TID252, tests are no package of an installed name
@@ -21,7 +22,8 @@ def budget(
     world: FakeCluster, gpus: int, name: str = "h100", *, created: float = 0.0, generation: int = 1, **spec: Any
 ) -> None:
     meta = {"name": name, "uid": f"uid-{name}", "generation": generation, "creationTimestamp": stamp(created)}
-    world.cache.see_budget({"metadata": meta, "spec": {"gpus": gpus, **spec}}, gone=False)
+    told = world.cache.budgets.get(name, {}).get("status", {})
+    world.cache.see_budget({"metadata": meta, "spec": {"gpus": gpus, **spec}, "status": told}, gone=False)
 
 
 def two(*, gpus: int, high: float = 6.0, low: float = 6.0, **spec: Any) -> FakeCluster:
@@ -59,21 +61,6 @@ def verdict(world: FakeCluster, type_: str, name: str = "h100") -> tuple[str, st
     return one["status"], one["reason"], one["message"]
 
 
-def test_a_pool_alone_under_a_large_budget_scales_as_without_one() -> None:
-    scales = []
-    for gpus in (None, 400):
-        world = FakeCluster()
-        world.serve(rate=30.0)
-        world.pool()
-        if gpus is not None:
-            budget(world, gpus)
-        world.step(minutes=30)
-        scales.append((world.writes.scales, world.writes.at))
-    assert scales[0] == scales[1]
-    assert scales[0][0]
-    assert verdict(world, "Sufficient")[:2] == ("True", "EnoughGPUs")
-
-
 @pytest.mark.parametrize("resource", ["nvidia.com/gpu", "deviceclass.resource.kubernetes.io/gpu.nvidia.com"])
 def test_the_pool_of_high_priority_grows_and_the_other_gives_way_first(resource: str) -> None:
     world = two(gpus=16)
@@ -91,22 +78,6 @@ def test_the_pool_of_high_priority_grows_and_the_other_gives_way_first(resource:
     assert (first[0][1], second[0][1]) == ("low", "high")
 
 
-def test_a_scale_up_waits_until_the_other_pools_pod_is_gone() -> None:
-    world = two(gpus=16)
-    run(world, 30, 16)
-    world.drain = True
-    world.services["high"].rate = 60.0
-    run(world, 20, 16)
-    assert len(world.draining["low"]) == 1
-    assert len(world.services["high"].engines) == 2
-    assert world.condition("ScalingLimited", "high") == ("True", "GPUBudget")
-    assert "waits for GPUs of chat/low" in world.message("ScalingLimited", "high")
-    assert status(world)["waiting"] == GPUS
-    world.drained("low")
-    run(world, 5, 16)
-    assert len(world.services["high"].engines) == 3
-
-
 def test_a_pool_whose_gpus_are_unknown_orders_nothing_and_counts_as_the_largest() -> None:
     world = two(gpus=24, high=30.0, low=30.0)
     world.claims["low"] = [{"name": "gpu", "resourceClaimName": "shared"}]
@@ -122,25 +93,6 @@ def test_a_pool_whose_gpus_are_unknown_orders_nothing_and_counts_as_the_largest(
     world.show("low")
     run(world, 5, 40)
     assert world.writes.scales
-
-
-@pytest.mark.parametrize("mode", ["Recommend", "Paused"])
-def test_pods_of_a_pool_that_nobody_scales_hold_their_gpus(mode: str) -> None:
-    world = two(gpus=12, high=30.0, low=0.1)
-    world.pool("low", target="low", priority=1, metrics={"backend": "other"}, mode=mode)
-    run(world, 20, 16)
-    assert world.writes.scales == [], "they hold four GPUs too many, which nobody gives up for them"
-    assert world.condition("ScalingLimited", "high") == ("True", "GPUBudget")
-    assert "waits for GPUs of chat/low" in world.message("ScalingLimited", "high")
-
-
-def test_a_new_leader_begins_with_what_the_cluster_shows() -> None:
-    world = two(gpus=20, high=60.0)
-    run(world, 20, 20)
-    world.restart()
-    world.services["low"].rate = 60.0
-    run(world, 20, 20)
-    assert status(world)["held"] == 20
 
 
 def test_the_older_of_two_budgets_counts_and_the_younger_says_so() -> None:
@@ -312,6 +264,14 @@ def test_metrics_tell_what_each_pool_of_a_budget_holds_gets_and_wants() -> None:
     assert found == {(kind, "h100", "chat", pool): 8.0 for kind in kinds for pool in ("high", "low")}
     labels = {"budget": "h100", "namespace": "chat", "pool": "low"}
     assert registry.get_sample_value(Metric.HEADROOM_GPUS, labels) == 0.0, "all are held"
+
+
+def test_pools_of_high_priority_push_none_with_firm_gpus_out_of_a_full_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "MOST_POOLS", 1)
+    world = two(gpus=16)
+    world.pool("low", priority=1, metrics={"backend": "other"}, targets=[{"name": "low", "min": 2, "max": 9}])
+    world.step(minutes=2)
+    assert [(one["name"], one["firm"]) for one in status(world)["pools"]] == [("low", 2 * GPUS)]
 
 
 def test_a_condition_of_another_version_is_removed_though_nothing_else_changed() -> None:

@@ -349,85 +349,6 @@ def test_roles_alone_both_run_where_one_of_each_fits_whatever_their_floors(
     assert [grants[each.pool].share > 0 for each in pair] == [2 * pool.gpus <= gpus] * 2
 
 
-# Members that do as they please.
-
-MEMBERS = st.builds(
-    Claim,
-    pool=st.sampled_from(("a-hostile", "z-hostile")),
-    gpus=st.sampled_from((1, 2, 16, 999)),
-    ordered=st.integers(0, 20),
-    held=st.integers(0, 2000),
-    wanted=st.integers(0, 20),
-    misses=st.sampled_from((None, need(20, 1e9), ())),
-    least=st.integers(0, 20),
-    priority=st.integers(0, 9),
-    fixed=st.booleans(),
-    placed=st.integers(0, 20),
-)
-
-
-@st.composite
-def beside_hostile(draw: st.DrawFn) -> tuple[int, bool, list[Claim]]:
-    """A budget in which the floors and mins of all but the hostile fit, whatever order they come in."""
-    pools = [
-        claim(f"pool-{number}", gpus=draw(st.sampled_from((1, 2, 4))), least=draw(st.integers(0, 3)))
-        for number in range(draw(st.integers(1, 3)))
-    ]
-    pools = [replace(one, floor=one.gpus * draw(st.integers(0, 3)), priority=draw(st.integers(0, 9))) for one in pools]
-    promised = sum(max(one.floor, one.least * one.gpus) for one in pools)
-    return promised + draw(st.integers(0, 8)), draw(st.booleans()), pools
-
-
-LIVES = st.lists(
-    st.tuples(
-        st.integers(0, 2),
-        st.integers(0, 6),
-        st.sampled_from((None, *RATES)),
-        st.lists(MEMBERS, max_size=2),
-        st.sampled_from(("scaled", "scaled", "paused", "undecided")),
-    ),
-    min_size=4,
-    max_size=30,
-)
-
-
-@fuzzed(2.0)
-@given(beside_hostile(), LIVES)
-def test_no_pool_falls_below_its_floor_or_its_min_by_anothers_doing(
-    budget: tuple[int, bool, list[Claim]], steps: list[tuple[int, int, float | None, list[Claim], str]]
-) -> None:
-    """Others order by hand, change mode, min and priority, have pods that never find a node, and come and go.
-
-    Nor does a pool that nobody scales for a while, whether or not its min is known meanwhile.
-    """
-    tell_progress()
-    gpus, lending, pools = budget
-    before: dict[str, int] = {}
-    for which, number, rate, hostile, state in steps:
-        one = pools[which % len(pools)]
-        wanted = one.ordered if rate is None else max(number, one.least)
-        pools[which % len(pools)] = replace(
-            one,
-            wanted=max(wanted, one.least),
-            misses=None if rate is None else need(max(number, one.least), rate),
-            fixed=state != "scaled",
-        )
-        others = list({each.pool: each for each in hostile}.values())
-        seen = [replace(each, least=0) if each.fixed and state == "undecided" else each for each in pools]
-        grants = share(gpus, [*seen, *others], lending=lending, before=before)
-        before = {pool: grant.firm for pool, grant in grants.items()}
-        assert sum(before.values()) <= gpus
-        for at, each in enumerate(pools):
-            if each.fixed:
-                continue
-            most = grants[each.pool].most
-            promised = max(each.least, each.floor // each.gpus)
-            assert most >= min(each.ordered, each.wanted, promised), (each, others)
-            to = min(each.wanted, most)
-            pools[at] = replace(each, ordered=to, held=to * each.gpus)
-        assert sum(each.held for each in pools) <= gpus, "pools that are scaled stay within the budget"
-
-
 @pytest.mark.parametrize("placed", [0, 1])
 def test_a_pool_that_nobody_scales_takes_nothing_from_others_beyond_its_floor(placed: int) -> None:
     hog = claim("hog", gpus=16, ordered=1, fixed=True, placed=placed)
@@ -437,6 +358,12 @@ def test_a_pool_that_nobody_scales_takes_nothing_from_others_beyond_its_floor(pl
     grown = share(16, [hog, replace(victim, wanted=9)], lending=True)["victim"]
     assert grown.most == 6, "it closes growth"
     assert grown.detail.endswith("waits for GPUs of hog")
+
+
+def test_what_a_paused_pool_has_firm_lies_within_the_floor_that_is_set_aside_for_it() -> None:
+    paused = claim("paused", ordered=2, floor=5, fixed=True, placed=0, priority=9)
+    both = [paused, claim("a", wanted=2, ordered=2, least=2)]
+    assert share(7, both, lending=False, before={"paused": 2, "a": 2})["a"].most == 2
 
 
 def test_a_pool_whose_need_is_unknown_gives_up_one_replica_at_a_time() -> None:

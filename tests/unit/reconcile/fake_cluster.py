@@ -460,6 +460,16 @@ class FakeCluster:
         service.place(self.now)
         self.show(name)
 
+    def lose_nodes(self, target: str) -> None:
+        """The nodes of a target go: its pods are made anew, and find none."""
+        service = self.services[target]
+        for engine in service.engines:
+            self.cache.see_pod({"metadata": {"namespace": "chat", "name": engine.name, "uid": engine.name}}, gone=True)
+        service.orders += [self.now] * len(service.engines)
+        service.engines.clear()
+        service.unschedulable = True
+        self.show(target)
+
     def admit(self, name: str, quota: float = math.inf) -> None:
         """The quota has changed, and the controller has tried again."""
         self.services[name].quota = quota

@@ -37,7 +37,7 @@ class RoleCluster(FakeCluster):
         for service, prompt, output in ((self.prefill, self.prompt, 1.0), (self.decode, 0.0, self.output)):
             share = self.rate / max(1, len(service.engines))
             for engine in service.engines:
-                _serve(engine, share, prompt, output, self.transfer if service is self.decode else 0.0)
+                serve_role(engine, share, prompt, output, self.transfer if service is self.decode else 0.0)
         self.pass_a_tick((self.prefill, self.decode))
         sent, tries = self.counts
         router = ReplicaMetrics(ROUTER[1], self.now, begun=sent, admission_rejections=tries)
@@ -60,7 +60,7 @@ class RoleCluster(FakeCluster):
         return prefill, decode
 
 
-def _serve(engine: Engine, rate: float, prompt: float, output: float, transfer: float) -> None:
+def serve_role(engine: Engine, rate: float, prompt: float, output: float, transfer: float = 0.0) -> None:
     """A request of one token decodes nothing: it has no time between tokens."""
     before, requests, late = (engine.decode_steps, engine.decode_seconds), engine.requests, engine.late
     engine.serve(rate, TICK, prompt, output)
