@@ -193,7 +193,7 @@ def said(cluster: Cluster, name: str, text: str) -> str:
 def test_check_says_what_to_do(checked: dict[str, tuple[int, list[str]]], wrong: SetUp) -> None:
     code, lines = checked[wrong.name]
     # A wrong name in the pool alone: the pods are sound, and check tells the right one.
-    suggests = {"wrong-model": f"Set spec.model to '{MODEL}'.", "wrong-engine": "Set spec.engine to sglang."}
+    suggests = {"wrong-model": f"Set spec.model to '{MODEL}'.", "wrong-engine": "Set spec.engine to 'sglang'."}
     if wrong.name in suggests:
         assert (code, any(suggests[wrong.name] in line for line in lines)) == (0, True)
     else:
