@@ -203,7 +203,7 @@ def _default_told(schema: dict[str, Any]) -> dict[str, Any]:
     default, told = schema.get("default"), schema.get("description", "Default:")
     if "Default:" in told or not isinstance(default, str | float | int):
         return schema
-    return {**schema, "description": f"{told} Default: {json.dumps(default)}.".replace('"', "")}
+    return {**schema, "description": f"{told} Default: " + json.dumps(default).strip('"') + "."}
 
 
 def _one_line(text: str) -> str:

@@ -105,7 +105,7 @@ class Options:
     def found(self) -> Where:
         """The servers. Wrong options, and a Prometheus that is not found, end the command."""
         url, path = self.prometheus, None if self.kubeconfig is None else str(self.kubeconfig)
-        if tunnel.SERVICE.fullmatch(url or "") or (url is None and self.config is None):
+        if tunnel.PLACE.fullmatch(url or "") or (url is None and self.config is None):
             url = tunnel.to_prometheus(url, lambda: ApiServer.of(Login(path, self.context)))
         found = settings(self.config, url)
         return Where(found, backend_of(found, url, self.backend), path, self.context)

@@ -19,7 +19,7 @@ from servingpool.cli.kubectl import told
 from servingpool.cli.output import echo
 from servingpool.cli.usage import wrong
 
-SERVICE = re.compile(r"([a-z0-9-]+)/([a-z0-9-]+)(?::([a-z0-9-]+))?(/[^?]*)?")
+PLACE = re.compile(r"([a-z0-9-]+)/([a-z0-9-]+)(?::([a-z0-9-]+))?(/[^?]*)?")
 """NAMESPACE/NAME, perhaps with a port and a path."""
 KNOWN = yaml.safe_load(resources.files(__package__).joinpath("prometheus_services.yaml").read_text())
 """Labels of Services, and the path below which each has Prometheus' API."""
@@ -30,7 +30,7 @@ def to_prometheus(named: str | None, connect: Callable[[], ApiServer]) -> str:
     with told():
         server = connect()
         named = named or _found(server)
-        space, name, port, path = SERVICE.fullmatch(named).groups()  # type: ignore[union-attr]
+        space, name, port, path = PLACE.fullmatch(named).groups()  # type: ignore[union-attr]
         service = server.request("GET", path_of("v1", "services", space, name), f"read Service {space}/{name}")
         if path is None:
             path = next((path for _, path in _ranks(service)), "")

@@ -23,6 +23,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from servingpool import __version__
+from servingpool.adapters.cluster.objects import FIELD_MANAGER
 from servingpool.api.spec import Spec
 from servingpool.api.time import write
 from servingpool_dashboard import pods, words
@@ -166,7 +167,7 @@ class Pages:
         return self._courses.of(row.key, span, recommending=recommending(row.spec), autoscaler=name, at=at)
 
     def _page(self, template: str, **given: Any) -> HTMLResponse:
-        given = {"now": self._clock(), "version": __version__, **given}
+        given = {"now": self._clock(), "version": __version__, "operator": FIELD_MANAGER, **given}
         return HTMLResponse(self._templates.get_template(template).render(**given))
 
 

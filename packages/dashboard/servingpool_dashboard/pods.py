@@ -51,8 +51,8 @@ def listed(cluster: Pools, namespace: str, spec: Spec) -> list[Mapping[str, Any]
     for target in spec.targets:
         resources = cluster.listed(base_of(target.api_version), {}, PROBED)["resources"]
         path = path_of(target.api_version, plural_of(resources, target.kind) or "", namespace, target.name)
-        selector = cluster.listed(f"{path}/scale", {}, PROBED)["status"]["selector"]
-        found += cluster.listed(path_of("v1", "pods", namespace), {"labelSelector": selector}, PROBED)["items"]
+        if selector := cluster.listed(f"{path}/scale", {}, PROBED)["status"].get("selector"):  # else all would answer
+            found += cluster.listed(path_of("v1", "pods", namespace), {"labelSelector": selector}, PROBED)["items"]
     return found
 
 

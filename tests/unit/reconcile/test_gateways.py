@@ -302,7 +302,7 @@ def test_a_shared_gateway_tells_a_models_demand_to_its_namespaces_alone(
     reader.hear([own], lambda *_: FleetReading(at=0.0, samples=samples, stale={}))
     queue = reader.of(own).queue
     assert queue == (
-        77.0 if told else Unknown("backends[].gateway.models does not name this pool's namespace for its model")
+        77.0 if told else Unknown("backends[].gateway.models does not name this pool's namespace for its models")
     )
 
 

@@ -52,11 +52,11 @@ def _together(samples: Sequence[ReplicaMetrics]) -> ReplicaMetrics | None:
     """One sample of all: of a model and its adapters."""
     if len(samples) < 2:
         return samples[0] if samples else None
-    figures = {name: added(getattr(one, name) for one in samples) for name in FIELDS}
+    figures = {name: summed(getattr(one, name) for one in samples) for name in FIELDS}
     return replace(samples[0], scraped_at=min(one.scraped_at for one in samples), **figures)
 
 
-def added(readings: Iterable[Any]) -> Any:
+def summed(readings: Iterable[Any]) -> Any:
     """The sum of what there is: where a series begins with its first request, one that is not there is none."""
     figures = list(readings)
     broken = [one for one in figures if isinstance(one, Unknown) and one is not NOT_EXPOSED]

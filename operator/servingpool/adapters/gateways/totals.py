@@ -17,7 +17,7 @@ from servingpool.adapters.gateways.own_gateway import (
     gateway_share,
     told_by,
 )
-from servingpool.adapters.gateways.sample import QUEUE_UNNAMED, UNEQUAL, added, own_sample, queue_unnamed
+from servingpool.adapters.gateways.sample import QUEUE_UNNAMED, UNEQUAL, own_sample, queue_unnamed, summed
 from servingpool.adapters.prometheus.asked import Share
 from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.diagnosis import Cause, PodKey
@@ -51,7 +51,7 @@ KEPT = 3600.0
 """Seconds for which a pod that is not seen any more is remembered."""
 NO_CHOICE = GatewayMetrics(time_to_first_token=Unknown("no gateway is configured: set spec.metrics.gateway"))
 
-OTHERS = Unknown("backends[].gateway.models does not name this pool's namespace for its model")
+OTHERS = Unknown("backends[].gateway.models does not name this pool's namespace for its models")
 
 
 class GatewayReader:
@@ -213,7 +213,7 @@ class GatewayTotals:
         elif not told or any(self.last[pod].begun is not NOT_EXPOSED for pod in mine):
             # Either it never served the model, or its series have gone. One that was started since has none so far.
             return _unknown(profile, Unknown(own.without(pool.spec.model)))
-        queue, flight = added(each.waiting for each in samples), added(each.running for each in samples)
+        queue, flight = summed(each.waiting for each in samples), summed(each.running for each in samples)
         self.queued |= not isinstance(queue, Unknown)
         queue = 0.0 if queue is NOT_EXPOSED and comes else queue
         return GatewayMetrics(newest, queue=queue, in_flight=flight, **told)  # type: ignore[arg-type]

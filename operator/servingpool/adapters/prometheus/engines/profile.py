@@ -283,6 +283,6 @@ Profile = TypeVar("Profile", bound=BaseModel)
 
 def read_profiles(package: str, form: type[Profile]) -> Mapping[str, Profile]:
     """The profiles that a release ships in a package's folder: one YAML file each, named as the profile. Sorted."""
-    texts = {one.name: one.read_text(encoding="utf-8") for one in files(package).iterdir() if ".yaml" in one.name}
+    texts = {one.name: one.read_text("utf-8") for one in files(package).iterdir() if one.name.endswith(".yaml")}
     found = {name.removesuffix(".yaml"): form.model_validate(yaml.safe_load(texts[name])) for name in sorted(texts)}
     return MappingProxyType(found)
