@@ -56,8 +56,8 @@ class Behind:
     def read(self, *pages: ReplicaMetrics, model: str = "llama", namespace: str = "chat") -> GatewayMetrics:
         return self.hear({(namespace, one.replica): {model: one} for one in pages})
 
-    def hear(self, samples: dict[tuple[str, str], dict[str, ReplicaMetrics]]) -> GatewayMetrics:
-        reading = FleetReading(at=0.0, samples=samples, stale={})
+    def hear(self, samples: dict[tuple[str, str], dict[str, ReplicaMetrics]] | Unknown) -> GatewayMetrics:
+        reading = samples if isinstance(samples, Unknown) else FleetReading(at=0.0, samples=samples, stale={})
         return self.totals.read(self.pool, self.own, shipped_gateways()[self.own.name], reading)
 
 
@@ -179,6 +179,8 @@ def test_what_the_gateway_cannot_tell_is_not_exposed_and_what_it_does_not_tell_i
     assert router.arrivals == Unknown("gateway sglang-router exports no series of model 'llama'")
     silent = Behind().read()
     assert silent.queue == Unknown("Prometheus has no series of a gateway llm-d-epp in namespace chat")
+    down = Unknown("Prometheus is down")
+    assert Behind().hear(down).queue == Behind().hear(down).arrivals == down, "not empty"
 
 
 # A queue that names no model: the inference extension 1.1 and 1.2
@@ -300,10 +302,8 @@ def test_a_shared_gateway_tells_a_models_demand_to_its_namespaces_alone(
     own = pool(namespace, model=model, metrics={"adapters": adapters})
     samples = {("gateways", "epp"): {model: page("epp", waiting=77.0, begun=600.0)}}
     reader.hear([own], lambda *_: FleetReading(at=0.0, samples=samples, stale={}))
-    queue = reader.of(own).queue
-    assert queue == (
-        77.0 if told else Unknown("backends[].gateway.models does not name this pool's namespace for its models")
-    )
+    others = Unknown("backends[].gateway.models does not name this pool's namespace for its models")
+    assert reader.of(own).queue == (77.0 if told else others)
 
 
 def test_a_gateway_without_a_queue_of_the_model_is_reported() -> None:
