@@ -32,10 +32,10 @@ def to_prometheus(named: str | None, connect: Callable[[], ApiServer]) -> str:
         named = named or _found(server)
         space, name, port, path = PLACE.fullmatch(named).groups()  # type: ignore[union-attr]
         service = server.request("GET", path_of("v1", "services", space, name), f"read Service {space}/{name}")
-        if path is None:
-            path = next((path for _, path in _ranks(service)), "")
-        ports = [one for one in service["spec"]["ports"] if not str(one.get("name")).startswith("grpc")]
-        at = f"{path_of('v1', 'services', space, name)}:{port or ports[0]['port']}/proxy{path.rstrip('/')}"
+        path = next((below for _, below in _ranks(service)), "") if path is None else path
+        if (port := port or next(iter(_ports(service)), None)) is None:
+            wrong(f"Service {space}/{name} has no port that can be asked. Give --prometheus URL")
+        at = f"{path_of('v1', 'services', space, name)}:{port}/proxy{path.rstrip('/')}"
         server.request("GET", f"{at}/api/v1/query", f"ask {named} through the API server", query={"query": "1"})
     echo(f"Prometheus: Service {space}/{name}, through the API server.", err=True)
     return _opened(server, connect, at)
@@ -43,16 +43,19 @@ def to_prometheus(named: str | None, connect: Callable[[], ApiServer]) -> str:
 
 def _found(server: ApiServer) -> str:
     """Namespace and name of the only one. Ends the command where there is none, or several."""
-    first: dict[str, tuple[int, str]] = {}
-    for one in server.request("GET", path_of("v1", "services"), "look for Prometheus (no --prometheus given)")["items"]:
-        space, name = one["metadata"]["namespace"], one["metadata"]["name"]
-        for rank, _ in _ranks(one):
-            first[space] = min(first.get(space, (rank, name)), (rank, name))
-    names = sorted(f"{space}/{name}" for space, (_, name) in first.items())
+    items = server.request("GET", path_of("v1", "services"), "look for Prometheus (no --prometheus given)")["items"]
+    metas = [(rank, one["metadata"]) for one in items if _ports(one) for rank, _ in _ranks(one)]
+    first = {meta["namespace"]: rank for rank, meta in sorted(metas, key=lambda one: one[0], reverse=True)}
+    names = sorted({f"{meta['namespace']}/{meta['name']}" for rank, meta in metas if rank == first[meta["namespace"]]})
     if len(names) != 1:
         there = f"The cluster has several: {', '.join(names)}" if names else "None was found in the cluster"
         wrong(f"No Prometheus is named. {there}. Give --prometheus URL, or NAMESPACE/SERVICE of one in the cluster")
     return names[0]
+
+
+def _ports(service: Mapping[str, Any]) -> list[int]:
+    """Ports that may speak HTTP."""
+    return [one["port"] for one in service["spec"].get("ports") or () if not str(one.get("name")).startswith("grpc")]
 
 
 def _ranks(service: Mapping[str, Any]) -> list[tuple[int, str]]:

@@ -89,7 +89,7 @@ def misspelt(path: str) -> Reply:
 def two_servers(path: str) -> Reply:
     labels = {"operated-prometheus": "true"}
     metas = [{"namespace": space, "name": "prometheus-operated", "labels": labels} for space in ("eu", "us")]
-    there = {"items": [{"metadata": one} for one in metas]}
+    there = {"items": [{"metadata": one, "spec": {"ports": [{"port": 80}]}} for one in metas]}
     return (200, "application/json", json.dumps(there)) if path.endswith("/services") else empty_cluster(path)
 
 

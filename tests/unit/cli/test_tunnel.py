@@ -39,7 +39,7 @@ def test_it_is_asked_through_the_api_server_by_those_who_know_the_url(
         ports = [{"name": "grpc", "port": 10901}, {"name": "http-web", "port": 9090}]
         labels = {"app.kubernetes.io/name": "vmselect"} if "/vm/" in path else {}
         found = {
-            "items": [{"metadata": one} for one in metas],
+            "items": [{"metadata": one, "spec": {"ports": ports}} for one in metas],
             "metadata": {"labels": labels},
             "spec": {"ports": ports},
         }

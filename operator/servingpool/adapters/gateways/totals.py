@@ -152,8 +152,8 @@ class GatewayTotals:
     """Samples that were not used, of pods of which the last one was not."""
     rates: dict[PodKey, float] = field(default_factory=dict)
     """Requests/s of each pod between its last two samples."""
-    queued: bool = False
-    """Whether it ever had a queue's series: it holds requests, where such a series comes with the first one held."""
+    queued: frozenset[PodKey] = frozenset()
+    """Pods that ever had a queue's series: they hold requests, where such a series comes with the first one held."""
 
     def read(
         self,
@@ -214,7 +214,7 @@ class GatewayTotals:
             # Either it never served the model, or its series have gone. One that was started since has none so far.
             return _unknown(profile, Unknown(own.without(pool.spec.model)))
         queue, flight = summed(each.waiting for each in samples), summed(each.running for each in samples)
-        self.queued |= not isinstance(queue, Unknown)
+        self.queued |= {pod for pod, one in mine.items() if not isinstance(one.waiting, Unknown)}
         queue = 0.0 if queue is NOT_EXPOSED and comes else queue
         return GatewayMetrics(newest, queue=queue, in_flight=flight, **told)  # type: ignore[arg-type]
 
@@ -242,7 +242,7 @@ class GatewayTotals:
             return QUEUE_UNNAMED
         if counted and (self.last or profile.model_label is None):
             return self.newcomers + _shown(profile, self.counts)
-        held = self.queued or _alive({pod: reading.samples[pod] for pod in pods})
+        held = self.queued.intersection(pods) or _alive({pod: reading.samples[pod] for pod in pods})
         if GatewayFigure.QUEUE in shows and not isinstance(told.queue, Unknown) and held:
             return self.newcomers + self.counts.get("arrivals", 0.0)
         series = " or ".join(shows)
