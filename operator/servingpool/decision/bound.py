@@ -65,8 +65,8 @@ def limit(
     if not idle:
         answer = _scale_down_window(answer, requested, pool, memory, now)
     if 0 < abs(answer.replicas - requested) <= TOLERANCE * requested:
-        name, given = LimitName.TOO_LITTLE, {"replicas": shown(answer.replicas), "tolerance": TOLERANCE}
-        answer = answer.at_least(requested, name, **given).at_most(requested, name, **given)
+        answer = answer.at_least(requested, LimitName.TOO_LITTLE, replicas=shown(answer.replicas), tolerance=TOLERANCE)
+        answer = answer.at_most(requested, LimitName.TOO_LITTLE, replicas=shown(answer.replicas), tolerance=TOLERANCE)
     answer = _while_no_node(answer, observation, pool, memory, fleet)
     answer = _in_proportion(answer, observation, pool, memory, plan)
     answer = _last_replica(answer, observation, pool, memory, now)

@@ -34,7 +34,7 @@ def warning(pool: Pool, update: UpdateResult, plan: Plan | Unknown, now: Reading
             f"Set a bound above that, or use faster replicas."
         )
     trial, gauge = update.memory.trial, update.memory.gateway_gauge
-    if gauge is not None and gauge.unserved(pool) and not gauge.stands_still(pool.params.stands_still):
+    if gauge is not None and gauge.unserved(pool):
         holds = doubted_queue(gauge, pool) or ""
         return f"{holds[0].upper()}{holds[1:]}. {ROUTE}"
     if trial is not None and (failed := trial.failed) is not None:

@@ -290,8 +290,8 @@ def _slo_condition(plan: PoolPlan, permission: ScalePermission, certain: datetim
     known, objective = figures.attainment, slo.attainment
     warned = [] if plan.decision.warning is None else [plan.decision.warning]
     if isinstance(known, Unknown):
-        reason = Reason.TOO_FEW_REQUESTS if figures.judged else Reason.CLIENT_LATENCY_UNKNOWN
-        said = [reason.message(detail=known.reason)]
+        told = (Reason.TOO_FEW_REQUESTS if figures.judged else Reason.CLIENT_LATENCY_UNKNOWN).said(detail=known.reason)
+        reason, said = told[0], [told[1]]
     elif slo_met(figures, objective / 100.0) and not idle:
         reason = Reason.OBJECTIVE_MET
         said = [Reason.OBJECTIVE_MET.message(attained=100.0 * known, objective=objective), *_judged(plan)]

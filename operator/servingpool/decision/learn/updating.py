@@ -28,7 +28,6 @@ from servingpool.decision.learn.miss_curve import (
 from servingpool.decision.learn.step_time import NEARLY_FULL, short_answers
 from servingpool.decision.observation import Histogram, Observation, ReplicaMetrics, Unknown
 from servingpool.decision.observe.columns import WORK, Column
-from servingpool.decision.observe.confirm import FAR
 from servingpool.decision.observe.counters import CounterDelta, diff_counters
 from servingpool.decision.observe.gauges import with_believed_queue
 from servingpool.decision.observe.latency import Misses, Tail
@@ -92,12 +91,8 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         standing = {one.replica for one in memory.last.standing}
         looks = looked(memory.looks, observation, standing, pool.slo.queue_bound) if unknown else ()
         memory = replace(memory, looks=looks)
-    served = math.inf
     if step is not None and demand is not None and delta.covered > 0.0:
-        served = step.work(*memory.window.served(demand, memory.interval, pool.params))
         memory = _learn_from_demand(tick, memory, step, demand, before=before)
-    if gauge is not None and gauge.served_at < gauge.level.at and FAR * served >= observation.serving:
-        gauge = gauge._replace(served_at=gauge.level.at)
     memory = memory if gauge is memory.gateway_gauge else replace(memory, gateway_gauge=gauge)
     return UpdateResult.of(memory, step, demand, pool)
 

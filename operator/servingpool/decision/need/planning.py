@@ -52,11 +52,11 @@ def plan(
         return Unknown("too few scrapes to take a rate")
     level, profile, forecast = update.demand.level, memory.profile, update.forecast
     curve, allowance, penalty = _terms(pool, memory, update.step, forecast, frontier)
-    # What waits for metered engines is told by the requests in flight; what no engine gets orders no replica.
-    gauge = memory.gateway_gauge
+    # What waits for metered engines is told by the requests in flight; for what no engine gets one replica is tried.
+    unserved = memory.gateway_gauge is not None and memory.gateway_gauge.unserved(pool)
     queued = backlog(
         memory.last.queues,
-        NOT_EXPOSED if observation.metered or (gauge is not None and gauge.unserved(pool)) else memory.last.gateway,
+        NOT_EXPOSED if observation.metered or unserved else memory.last.gateway,
         work=update.demand.work_per_request,
         horizon=memory.horizon(pool),
         load=level / (observation.ordered or 1),
@@ -80,6 +80,7 @@ def plan(
         now = cheapest(Outlook.certain(level), curve, allowance, (penalty,), frontier).replicas
         for_present_load = min(float(now[0, 0]), float(observation.ordered))
     # While nothing is asked of any replica, one that serves is enough.
+    hung = max(hung, int(unserved))
     stuck = 0 if unused else hung if max(level, queued) > 0.0 else min(hung, 1)
     need = max(for_forecast, for_initial_fleet, for_present_load)
     if stuck:

@@ -22,7 +22,7 @@ BORNE = 0.25
 after a jump, so by half of them at least."""
 FAR = 8.0
 """Ratio of a rise to what usually comes in its time, or came last, from which on it is doubted; also of a counter to
-the next highest; and of what Ready replicas can do to what they did, where a gateway holds what they should get."""
+the next highest."""
 SLACK = 16.0
 """Requests by which a figure may exceed the usual: few requests vary by chance."""
 ALIKE = 0.02

@@ -1,8 +1,8 @@
 """A gateway's queue that is not believed.
 
 One of the same length for minutes in which nothing came and nothing was served is left behind by requests that gave up.
-One of which the Ready replicas get next to nothing for a minute, though requests come, orders none: no other would get
-them either. Its requests wait all the same, so they are late, and nothing is removed.
+One that stands beside Ready replicas without any work for a minute orders one replica, as for one that hangs: if that
+gets no work either, others would not. Its requests wait all the same, so they are late, and nothing is removed.
 One that is far longer than what can have come is not known until it moves on, as with any queue (`confirm`).
 """
 
@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from servingpool.decision.observation import Observation, Reading, Unknown
+from servingpool.decision.observe.columns import WORK, Column
 from servingpool.decision.observe.confirm import FAR, SLACK, Level
-from servingpool.decision.observe.window import SampleWindow
+from servingpool.decision.observe.window import SampleWindow, Slice
 from servingpool.decision.params import MINUTE
 from servingpool.decision.pool import Pool
 from servingpool.decision.words import clock
@@ -28,15 +29,16 @@ class GatewayGauge(NamedTuple):
     moved_at: float
     """Unix time in seconds of the scrape at which something came, was served, or changed last."""
     served_at: float
-    """Unix time in seconds of the last scrape at which the Ready replicas had work, or may have, or nothing waited."""
+    """Unix time in seconds of the last scrape before which a Ready replica had work, or may have, or nothing waited."""
 
     def stands_still(self, after: float) -> bool:
         """Whether nothing has moved for `after` seconds while requests are shown."""
         return self.level.shown > 0.0 and self.level.at - self.moved_at >= after
 
     def unserved(self, pool: Pool) -> bool:
-        """Whether the Ready replicas had next to no work for a minute, and the TTFT bound, while requests are shown."""
-        return self.level.at - self.served_at >= max(MINUTE, pool.slo.queue_bound)
+        """Whether the Ready replicas had no work for a minute, and the TTFT bound, while believed requests wait."""
+        rests = self.level.at - self.served_at >= max(MINUTE, pool.slo.queue_bound)
+        return rests and not self.stands_still(pool.params.stands_still)
 
 
 def with_believed_queue(
@@ -65,7 +67,9 @@ def with_believed_queue(
         if observation.ready or not before.stands_still(after):
             moved = moved or not observation.ready or window.worked
         level = level.next(at, queue, (0.0 if level.jumped else level.shown) + FAR * max(SLACK, come))
-        served_at = before.served_at if queue > 0.0 and observation.ready else at
+        last = Slice(window.rows[-1:])  # a tick without a new sample tells no work, and what runs as before
+        rest = last.highest(Column.RUNNING) == 0.0 and not any(last.total(figure) > 0.0 for figure in WORK)
+        served_at = before.served_at if rest and queue > 0.0 and observation.ready else at
         before = GatewayGauge(level, arrivals, at if moved else before.moved_at, served_at)
     believed = 0.0 if before.stands_still(after) else before.level.believed
     return replace(observation, gateway=replace(gateway, queue=believed)), before
@@ -80,6 +84,6 @@ def doubted_queue(gauge: GatewayGauge | None, pool: Pool) -> str | None:
         return f"{said}, and none comes or is served: not believed"
     if gauge.unserved(pool):
         said = f"gateway {pool.gateway} holds {gauge.level.shown:.0f} requests, and the Ready replicas"
-        return f"{said} have had next to no work since {clock(gauge.served_at)}: more of them would have none"
+        return f"{said} have had no work since {clock(gauge.served_at)}: at most one more is ordered"
     believed = gauge.level.believed
     return f"the gateway's queue: {believed.reason}" if isinstance(believed, Unknown) else None
