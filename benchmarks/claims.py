@@ -224,10 +224,10 @@ def replayed(*runs: str) -> Read:
 
 FRONT = (
     *(Claim(README, f"| {title} | {{}} | {{}}× |", "guard", guard(case)) for title, case in DAYS.items()),
-    Claim(README, "code of {} ([all cases](docs/benchmarks/guard.md))", "guard", lambda kept: (kept.written,)),
+    Claim(README, "run on {} ([all cases](docs/benchmarks/guard.md))", "guard", lambda kept: (kept.written,)),
     Claim(README, "without their first ten minutes | {} of {} | {}× |", "guard", lambda kept: guard_all(kept)[:3]),
     Claim(README, "of history, with all minutes | {} of {} | {}× |", "guard", lambda kept: guard_all(kept)[3:]),
-    Claim(README, "objective 95%, with the decision code of {}. The best", "day", lambda kept: (kept.written,)),
+    Claim(README, "objective 95%, run on {}. The best", "day", lambda kept: (kept.written,)),
 )
 HEAD_TO_HEAD = (
     *(

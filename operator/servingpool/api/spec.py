@@ -186,7 +186,7 @@ class Behavior(Part):
     scale_down_window: Annotated[float, DurationBetween("0s", "1h")] = 120.0
     """Scale-down keeps the replicas needed within this window, or within two cold starts if longer. 0s to 1h."""
     calibration: Annotated[float, DurationBetween("0s", "1h")] = 300.0
-    """No scale-down for this long after a pool is first seen. 0s to 1h."""
+    """No scale-down until the pool's metrics were read for this long and the engine's speed is known. 0s to 1h."""
     cold_start: Annotated[float, DurationBetween("1s", "1h")] = 120.0
     """Assumed start-up time of a replica until one was measured. 1s to 1h."""
     idle_after: Annotated[float, DurationBetween("1m", "24h")] = 900.0
