@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +12,10 @@ from servingpool.adapters.cluster.autoscaling import manifest_writers
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
 
-from .operators import ACCOUNT, PATIENCE, Cluster, OperatorProcess, Traffic, deployment, install
+from .operators import ACCOUNT, PATIENCE, Cluster, Traffic, deployment, install
 from .operators import NAMESPACE as SYSTEM
 
-NAMESPACE, TENANT = "objects", "objects-tenant"
+NAMESPACE = "objects"
 GPU = "nvidia.com/gpu"
 FLEET = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -72,12 +71,11 @@ RIGHTS: list[dict[str, Any]] = [
 @pytest.fixture(scope="module")
 def cluster(control_plane: ControlPlane, pod_metrics: dict[tuple[str, str], str]) -> Iterator[Cluster]:
     install(control_plane, NAMESPACE)
-    control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TENANT}})
     control_plane.apply([FLEET, *RIGHTS])
     control_plane.add_gpu_node("gpu-objects", gpus=64)
     with Traffic(control_plane, pod_metrics) as traffic:
         yield Cluster(control_plane, traffic, NAMESPACE)
-    for path in (f"/api/v1/namespaces/{NAMESPACE}", f"/api/v1/namespaces/{TENANT}", "/api/v1/nodes/gpu-objects"):
+    for path in (f"/api/v1/namespaces/{NAMESPACE}", "/api/v1/nodes/gpu-objects"):
         control_plane.client.delete(path)
 
 
@@ -95,13 +93,6 @@ def container(name: str, gpus: int, **more: Any) -> dict[str, Any]:
 
 def stored(cluster: Cluster, name: str) -> dict[str, Any]:
     return cluster.plane.client.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}")
-
-
-def stateful_set(namespace: str, name: str, replicas: int) -> dict[str, Any]:
-    manifest = deployment(namespace, name, replicas)
-    manifest["kind"] = "StatefulSet"
-    manifest["spec"] |= {"serviceName": name, "podManagementPolicy": "Parallel"}
-    return manifest
 
 
 @pytest.mark.parametrize(
@@ -183,38 +174,3 @@ def test_the_api_servers_own_names_of_writers_are_no_program(cluster: Cluster) -
     assert "ancient-changes" not in manifest_writers(raw, objects.REPLICAS)
     setter = objects.workload(raw).set_by
     assert setter is None or setter.program != "ancient-changes"
-
-
-def test_arguments_and_selectors_of_megabytes_stop_nobody(
-    cluster: Cluster, operator: OperatorProcess, tmp_path: Path
-) -> None:
-    cluster.serve("other", replicas=1, rate=1.0)
-    cluster.pool("other")
-    cluster.wait_condition("other", "Ready", ("True", "SucceededGetScale"))
-    long = deployment(TENANT, "long", 0)
-    long["spec"]["template"]["spec"]["containers"][0] |= {
-        "command": ["sh", "-c"],
-        "args": ["'" + "a" * 1_200_000 + " '"],
-    }
-    cluster.plane.client.create(f"/apis/apps/v1/namespaces/{TENANT}/deployments", long)
-    wide = stateful_set(TENANT, "wide", 0)
-    wide["spec"]["selector"] = {
-        "matchLabels": {"app": "wide"},
-        "matchExpressions": [{"key": "app", "operator": "In", "values": ["wide", *["a"] * 200_000]}],
-    }
-    cluster.plane.client.create(f"/apis/apps/v1/namespaces/{TENANT}/statefulsets", wide)
-    tenant = Cluster(cluster.plane, cluster.traffic, TENANT)
-    tenant.pool("wide", targets=[{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "wide", "max": 2}])
-    tenant.pool("long")
-
-    def alive() -> None:
-        assert operator.healthy() == 200
-
-    operator.wait_ticks(6, alive)
-    tenant.wait_condition("wide", "Ready", ("False", "FailedGetScale"))
-    assert "its selector is longer than 4096 characters" in tenant.told("wide", "Ready")
-    tenant.wait_condition("long", "ObjectsRead", ("False", "UnreadableObjects"))
-    assert "arguments of container vllm: longer than 16384 characters" in tenant.told("long", "ObjectsRead")
-    assert (operator.figure("servingpool_objects_left_out", kind="Deployment") or 0.0) >= 1.0
-    assert cluster.condition("other", "Ready") == ("True", "SucceededGetScale")
-    assert "was not renewed" not in operator.log()

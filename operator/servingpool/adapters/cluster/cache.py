@@ -86,8 +86,7 @@ class ClusterCache:
         before, found = self.pools.get(key), objects.pool(raw)
         self.pools[key] = found
         self.pools_edition += before is None or _version(before) != _version(found)
-        overlong = objects.overlong(raw)
-        if overlong is not None:
+        if (overlong := objects.overlong(raw)) is not None:
             self.left_out.note(KIND, key, overlong)
 
     def forget_pool(self, key: Key, uid: str) -> None:
@@ -112,13 +111,13 @@ class ClusterCache:
     @tolerant("Namespace")
     def see_namespace(self, raw: Raw, *, gone: bool) -> None:
         """A namespace."""
-        name, labels = raw["metadata"]["name"], raw["metadata"].get("labels") or {}
-        if gone:
-            self.namespaces.pop(name, None)
-            self.edition += 1
-        elif self.namespaces.get(name) != labels:
+        name, labels = raw["metadata"]["name"], {} if gone else objects.pool(raw)["metadata"].get("labels") or {}
+        before = self.namespaces.pop(name, None)
+        if not gone:
             self.namespaces[name] = labels
-            self.edition += 1
+            if (overlong := objects.overlong(raw)) is not None:
+                self.left_out.note("Namespace", ("", name), overlong)
+        self.edition += before != self.namespaces.get(name)
 
     @tolerant("Deployment")
     def see_workload(self, raw: Raw, *, gone: bool) -> None:

@@ -294,20 +294,6 @@ def test_of_a_pool_what_nobody_reads_is_not_kept() -> None:
     assert cache.pools["chat", "pool"] == {"metadata": meta, "spec": {"model": "llama"}}
 
 
-def test_nothing_is_left_when_all_is_gone() -> None:
-    cache = filled()
-    cache.see_autoscaler(hpa("x"), gone=False)
-    cache.see_pool({"metadata": {"namespace": "chat", "name": "pool", "uid": "s-1"}}, gone=False)
-    for uid in ("p-1", "p-2"):
-        cache.see_pod(pod(uid), gone=True)
-    cache.see_replica_set(replica_set("rs-1"), gone=True)
-    cache.see_workload(deployment(), gone=True)
-    cache.see_autoscaler(hpa("x"), gone=True)
-    cache.see_pool({"metadata": {"namespace": "chat", "name": "pool", "uid": "s-1"}}, gone=True)
-    held = {name: each for name, each in vars(cache).items() if not name.endswith("edition")}
-    assert not any(held.values()), held
-
-
 def marked(uid: str, *, going: bool = False) -> dict[str, Any]:
     raw = pod(uid, going=going)
     fields: dict[str, Any] = {"f:metadata": {"f:annotations": {f"f:{DELETION_COST}": {}}}}
