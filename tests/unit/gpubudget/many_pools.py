@@ -137,12 +137,12 @@ class ManyPools(DrainsWhatRan):
         """GPUs that the pool's replicas ask for."""
         return sum(self.each(service) * service.replicas for service in self.of(name))
 
-    def stands(self, name: str) -> int:
-        """GPUs of the pool's min that stand, or come."""
+    def stands(self, name: str, first: int = 0) -> int:
+        """GPUs of the pool's min that stand, or come; of each target at least so many of the `first` replicas."""
         found = 0
         for service in self.of(name):
             pods = len(service.engines) + (0 if service.unschedulable else len(service.orders))
-            found += min(self.clients[name].least, pods) * self.each(service)
+            found += min(max(first, self.clients[name].least), pods) * self.each(service)
         return found
 
     def promised(self, name: str) -> int:

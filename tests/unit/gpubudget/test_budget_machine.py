@@ -124,6 +124,7 @@ class Budgeted(RuleBasedStateMachine):
         """Its pods ask for no GPU, or for a claim that many may share, and it says that each takes 1,024."""
         if name in self.world.clients:
             for target in KINDS[name].targets:
+                self.world.drained(target)  # a pod's own claims never change
                 self.world.claims.pop(target, None)
                 if lie != "truth":
                     shared = [{"name": "gpu", "resourceClaimName": "shared"}]
@@ -179,8 +180,8 @@ class Budgeted(RuleBasedStateMachine):
         counted["steps of lives of pools"] += 1
         self.note_firm()
         world.serve_on()
-        held, used = {name: world.held(name) for name in world.clients}, world.used(idle=False)
-        orphans = world.orphans
+        held = {name: world.held(name) for name in world.clients} | {"": world.orphans}
+        used = world.used(idle=False)
         ordered = {name: world.ordered(name) for name in world.clients}
         since = len(world.writes.scales)
         assert asyncio.run(world.loop.tick(world.now)).failed == 0
@@ -198,7 +199,7 @@ class Budgeted(RuleBasedStateMachine):
                     f"{name} had {least} GPUs of its own and keeps {world.ordered(name)}"
                 )
         if world.leading:
-            self.check_sentences(held, orphans)
+            self.check_sentences(held)
             self.check_room()
             self.check_zero()
 
@@ -216,7 +217,7 @@ class Budgeted(RuleBasedStateMachine):
     def moved(self) -> None:
         """The budget or a floor has: where not all that stands of mins and floors fits, none counts as firm."""
         world = self.world
-        if sum(max(world.stands(name), world.floors.get(name, 0)) for name in world.clients) > world.gpus:
+        if sum(max(world.stands(name, 1), world.floors.get(name, 0)) for name in world.clients) > world.gpus:
             self.firm.clear()
             for each in self.stood.values():
                 each.extend([0] * SURE)
@@ -229,14 +230,12 @@ class Budgeted(RuleBasedStateMachine):
     def whose(self, claim: Claim) -> str:
         return claim.pool.removeprefix("chat/").partition(" ")[0]
 
-    def check_sentences(self, held: dict[str, int], orphans: int) -> None:
-        """`held`: GPUs of all pods when the budget was shared."""
+    def check_sentences(self, held: dict[str, int]) -> None:
+        """`held`: GPUs of all pods when the budget was shared, by pool; under no name those whose pool has gone."""
         world = self.world
-        told = world.budgets.latest["h100"].held
-        assert told is not None
-        assert any(map(world.blind, world.clients)) or told >= min(sum(held.values()) + orphans, world.used()), (
-            "nothing is counted as free that is not"
-        )
+        told = world.budgets.latest["h100"].held or 0
+        known = not any(map(world.blind, world.clients))
+        assert not known or told >= min(sum(held.values()), world.used()), "nothing is counted as free that is not"
         due = Counter({claim.role: grant.share for claim, grant in self.claims() if claim.pair})
         assert len({share > 0 for share in due.values()}) < 2, "one role alone serves nothing"
         for claim, grant in self.claims():
