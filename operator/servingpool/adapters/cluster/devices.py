@@ -111,15 +111,12 @@ def _reserved(pod: Raw, unreadable: set[str]) -> Amounts:
 
 
 def _asked(container: Raw, unreadable: set[str]) -> Amounts:
-    found: Amounts = {}
-    for name, amount in ((container.get("resources") or {}).get("limits") or {}).items():
-        if "/" in name:  # an extended resource; those of Kubernetes itself have no domain
-            read = whole(amount)
-            if read is None:
-                unreadable.add(name)
-            else:
-                found[name] = read
-    return found
+    """Extended resources: those of Kubernetes itself have no domain. Of too many no amount is read."""
+    limits = (container.get("resources") or {}).get("limits") or {}
+    few = len(limits) <= MOST_NAMES
+    read = {name: whole(amount) if few else None for name, amount in limits.items() if "/" in name}
+    unreadable.update(name for name, amount in read.items() if amount is None)
+    return {name: amount for name, amount in read.items() if amount is not None}
 
 
 def _goes_on(container: Raw) -> bool:
