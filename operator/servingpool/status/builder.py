@@ -51,7 +51,7 @@ from servingpool.status.conditions import (
     limit_of,
     targets_of,
 )
-from servingpool.status.missed import attained, missed, unserved
+from servingpool.status.missed import attained, missed, none_serves
 
 FIGURE_NAMES = {name: to_camel(name) for name in ROWS}
 """Figures of a decision, and their names in the status."""
@@ -283,7 +283,7 @@ def _deadline_condition(plan: PoolPlan, found: Wanted, batch: Batch, *, idle: bo
 
 
 def _slo_condition(plan: PoolPlan, permission: ScalePermission, certain: datetime | None) -> Condition:
-    idle = any(unserved(one, permission) for one in plan.stages)
+    idle = any(none_serves(one, permission) for one in plan.stages)
     if plan.decision.wanted is not None and plan.seen.pool.spec.batch is not None:
         return _deadline_condition(plan, plan.decision.wanted, plan.seen.pool.spec.batch, idle=idle)
     figures, slo = plan.decision.figures, plan.seen.pool.spec.slo

@@ -46,13 +46,13 @@ def missed(plan: PoolPlan, permission: ScalePermission, certain: datetime | None
     `permission`: after the order was tried. `certain`: since when it is that no fleet size holds the SLO.
     """
     share = plan.seen.pool.spec.slo.attainment_share
-    missing = [one for one in plan.stages if unserved(one, permission) or not slo_met(one.decision.figures, share)]
+    missing = [one for one in plan.stages if none_serves(one, permission) or not slo_met(one.decision.figures, share)]
     states = [(one.role, *_of_stage(one, permission, certain)) for one in missing or plan.stages]
     role, reason, said = min(states, key=lambda one: WORST_FIRST.index(one[1]))
     return reason, of_role(role, said)
 
 
-def unserved(stage: StagePlan, permission: ScalePermission) -> bool:
+def none_serves(stage: StagePlan, permission: ScalePermission) -> bool:
     """Whether nothing serves or comes, though replicas are wanted: what was served before tells nothing then."""
     kept = not permission.act or permission.reason in KEEP_FROM_READY
     empty = kept and stage.decision.replicas > 0 and not any(one.ready or one.requested for one in stage.decision.parts)

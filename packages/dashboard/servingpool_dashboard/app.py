@@ -56,7 +56,7 @@ class Pages:
         )
         self._templates.filters |= {
             name: getattr(words, name) for name in ("number", "dollars", "percent", "brief", "ago", "clock")
-        } | {"stamp": write}
+        } | {"stamp": write, "per_million": words.per_million}
 
     def pools(self, request: Request) -> Response:
         """All pools."""

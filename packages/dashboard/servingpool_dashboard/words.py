@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 
 from servingpool.api import duration
 from servingpool.api.spec import Slo
+from servingpool.decision.observation import Unknown
+from servingpool.reconcile.plan import expense
 
 UNKNOWN = "unknown"
 
@@ -20,6 +22,12 @@ def number(figure: float | None, digits: int = 3) -> str:
 def dollars(figure: float | None) -> str:
     """Such as $12.30."""
     return UNKNOWN if figure is None else f"${figure:,.2f}"
+
+
+def per_million(dollars_an_hour: float, output: float | None) -> float | None:
+    """Dollars for a million output tokens, of so many a second; None where hardly one comes."""
+    found = expense.per_million(dollars_an_hour, output or 0.0)
+    return None if isinstance(found, Unknown) else found
 
 
 def percent(figure: float | None) -> str:
@@ -51,9 +59,6 @@ def clock(at: datetime, now: float) -> str:
 
 def bounds(slo: Slo) -> str:
     """The objective in words."""
-    told = [
-        f"{name} within {duration.brief(bound)}"
-        for name, bound in (("TTFT", slo.time_to_first_token), ("TPOT", slo.time_per_output_token))
-        if bound is not None
-    ]
+    named = ("TTFT", slo.time_to_first_token), ("TPOT", slo.time_per_output_token)
+    told = [f"{name} within {duration.brief(bound)}" for name, bound in named if bound is not None]
     return f"{slo.attainment:g}% of requests with {' and '.join(told)}"

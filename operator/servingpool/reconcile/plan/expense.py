@@ -71,15 +71,15 @@ def expense_of(
     dollars = _sum(costs, Counter(replica.target for replica in fleet), NO_COST)
     ready = _sum(_known(gpus), Counter(replica.target for replica in observation.ready), NO_GPU)
     output = figures.generation_rate
-    per_million = _of(_per_million, dollars, output)
+    price_of_million = _of(per_million, dollars, output)
     own = Expense(
         dollars=dollars,
         per_gpu=_of(lambda output, ready: output / ready if ready > 0.0 else NO_GPU, output, ready),
         gpus=_sum(_known(gpus), ordered, GPUS_UNKNOWN)
         if spec.several
         else float(sum(ordered[name] * each for name, each in gpus.items())),
-        per_million=per_million,
-        per_dollar=_of(lambda price: MILLION / price if price > 0.0 else FREE, per_million),
+        per_million=price_of_million,
+        per_dollar=_of(lambda price: MILLION / price if price > 0.0 else FREE, price_of_million),
     )
     name = spec.compare_to
     if name is None:
@@ -124,7 +124,8 @@ def _hourly(price: Price, prompts: float, output: float) -> float:
     return (prompts * price.input + output * price.output) * SECONDS / MILLION
 
 
-def _per_million(dollars: float, output: float) -> Reading:
+def per_million(dollars: float, output: float) -> Reading:
+    """Dollars for a million output tokens: `dollars` an hour, `output` tokens a second."""
     return dollars / (output * SECONDS) * MILLION if output >= LEAST_RATE else IDLE
 
 
