@@ -163,8 +163,7 @@ class Board:
         except ClusterError:
             found = []
         ours = {"kind": kind, "name": name}.items()
-        named = [one for one in found if ours <= one["spec"]["scaleTargetRef"].items()]
-        self._scalers[target] = named[0] if named else None
+        self._scalers[target] = next((one for one in found if ours <= one["spec"]["scaleTargetRef"].items()), None)
         return self._scalers[target]
 
     def _follow(self) -> None:
@@ -229,5 +228,5 @@ def _kept(raw: Mapping[str, Any]) -> bytes:
 
 def _light(row: Row) -> Row:
     """Without the parts of the status that the table does not show."""
-    light = row.status.model_copy(update={"history": (), "last_decision": None, "profile": None, "conditions": ()})
-    return Row(row.key, row.spec, light, row.mode, row.troubles, row.reason, row.said, row.text)
+    left_out = {"history": (), "last_decision": None, "profile": None, "conditions": ()}
+    return replace(row, status=row.status.model_copy(update=left_out))

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from servingpool.adapters.prometheus.engines import shipped
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable
@@ -31,8 +31,8 @@ FRESH = 10.0
 """Seconds for which an answer of Prometheus is shown again, so that many tabs ask it as often as one."""
 LIVE = 90.0
 """Seconds after which the last figures in Prometheus are no longer called live: six intervals of the operator."""
-KEPT = 3600.0
-"""Seconds after which a course that nobody looks at is forgotten."""
+MOST = 100
+"""Answers that are kept: the one that nobody has asked for longest is forgotten first."""
 SPANS = {"15m": 900.0, "1h": 3600.0, "6h": 21_600.0, "1d": 86_400.0, "7d": 604_800.0}
 """What can be looked back on, in seconds."""
 ASKED = tuple(metric for metric in Metric if metric.labels[:2] == POOL and metric is not Metric.CANDIDATE_MISSES)
@@ -40,6 +40,7 @@ RECOMMENDATION = "recommendation"
 """Who changed nothing: the operator in mode Recommend or Paused."""
 NAMELESS = "No Prometheus was named: start with --prometheus URL, or set SERVINGPOOL_PROMETHEUS."
 
+T = TypeVar("T")
 Column = list[float | None]
 
 
@@ -65,8 +66,18 @@ class Course:
     """Why there is nothing newer; empty if there is."""
 
 
+@dataclass(slots=True)
+class Answer:
+    """What Prometheus said last, for all who ask the same: one of them at a time asks it."""
+
+    said: Any
+    at: float = -math.inf
+    """When it came, Unix seconds."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
 class Courses:
-    """The courses that were asked for lately."""
+    """The courses, and what pods do, that were asked for lately."""
 
     def __init__(
         self,
@@ -77,55 +88,56 @@ class Courses:
         """`source_of` is None where no Prometheus was named. `tell` is given each failure once, and the end of it."""
         self._source_of, self._clock, self._tell = source_of, clock, tell
         self._failing = ""
-        self._known: dict[tuple[Key, str, float | None], tuple[float, Course]] = {}
-        self._asking: dict[tuple[Key, str, float | None], threading.Lock] = {}
+        self._known: dict[object, Answer] = {}
         self._lock = threading.Lock()
 
     def last(self, key: Key, span: str) -> Course:
         """The course as it was last read. Prometheus is not asked: a page does not wait for one that hangs."""
         if self._source_of is None:
             return Course(failure=NAMELESS)
-        course = self._known.get((key, span, None), (0.0, Course()))[1]
+        with self._lock:
+            course: Course = self._known.get((key, span, None), Answer(Course())).said
         made = None if course.live is None else course.live.last_decision
         fresh = made is not None and self._clock() - made.at.timestamp() < LIVE
         return course if fresh else replace(course, live=None, dollars=(None, None))
 
     def of(self, key: Key, span: str, *, recommending: bool, autoscaler: str | None, at: float | None = None) -> Course:
         """A pool's course up to now, or to `at`; where Prometheus does not answer, the last one with the reason."""
-        if self._source_of is None:
+        if (source := self._source_of) is None:
             return self.last(key, span)
-        with self._lock:
-            mine = self._asking.setdefault((key, span, at), threading.Lock())
-        with mine:
-            now = self._clock()
-            asked_at, known = self._known.get((key, span, at), (-math.inf, Course()))
-            if now - asked_at < FRESH:
-                return known
+
+        def ask(known: Course) -> Course:
+            now, why = self._clock(), ""
             try:
                 course = course_of(
-                    self._source_of(key), at or now, SPANS[span], recommending=recommending, autoscaler=autoscaler
+                    source(key), at or now, SPANS[span], recommending=recommending, autoscaler=autoscaler
                 )
-                self._failed("")
             except (MetricsUnavailable, AmbiguousRecord) as error:
                 more = " Choose one with --match LABEL=VALUE." if isinstance(error, AmbiguousRecord) else ""
-                course = replace(known, failure=f"{error}.{more}")
-                self._failed(course.failure)
-            with self._lock:
-                self._known[key, span, at] = self._clock(), course
-                for each in [each for each, (told, _) in self._known.items() if now - told > KEPT]:
-                    del self._known[each]
+                course = replace(known, failure=(why := f"{error}.{more}"))
+            before, self._failing = self._failing, why
+            if why != before:
+                self._tell(f"The charts cannot be read: {why}" if why else "The charts can be read again.")
             return course
+
+        return self._shared((key, span, at), Course(), ask)
 
     def loads(self, key: Key, spec: Spec) -> dict[str, Load]:
         """What the engine of each pod has and counts, by the pod's name; empty where Prometheus does not tell."""
-        if self._source_of is None or spec.engine not in shipped():  # another is of the operator's configuration
+        if (source := self._source_of) is None or spec.engine not in shipped():  # another is of the operator's settings
             return {}
-        return asyncio.run(loads(self._source_of(key).config, key[0], spec, self._clock()))
+        return self._shared(key, {}, lambda _: asyncio.run(loads(source(key).config, key[0], spec, self._clock())))
 
-    def _failed(self, why: str) -> None:
-        before, self._failing = self._failing, why
-        if why != before:
-            self._tell(f"The charts cannot be read: {why}" if why else "The charts can be read again.")
+    def _shared(self, asked: object, nothing: T, ask: Callable[[T], T]) -> T:
+        """The answer to the same question where it is fresh, else what `ask` makes of the last one."""
+        with self._lock:
+            mine = self._known[asked] = self._known.pop(asked, Answer(nothing))
+            while len(self._known) > MOST:
+                del self._known[next(iter(self._known))]
+        with mine.lock:
+            if self._clock() - mine.at >= FRESH:
+                mine.said, mine.at = ask(mine.said), self._clock()
+            return cast("T", mine.said)
 
 
 def course_of(source: OwnRecord, now: float, span: float, *, recommending: bool, autoscaler: str | None) -> Course:
@@ -139,8 +151,7 @@ def course_of(source: OwnRecord, now: float, span: float, *, recommending: bool,
     shown = start + max(0, math.floor((begun - start) / step)) * step
     ahead = max((one(record, Metric.HORIZON) or 0.0 for record in records.values()), default=0.0)
     times = [shown + number * step for number in range(round((end - shown) / step) + 1 + math.ceil(ahead / step))]
-    last = max(records, default=None)
-    newest = {} if last is None else records[last]
+    newest = records[max(records)] if records else {}
     wanted = source.autoscaler(autoscaler, start, end, step) if autoscaler and records else {}
     return Course(
         times=times,
@@ -229,16 +240,11 @@ def merged(kept: Iterable[Change], recorded: Iterable[Change], since: float) -> 
     return [found[each] for each in sorted(found)]
 
 
-def rounded(column: Column) -> list[float | None]:
-    """For the page: six digits."""
-    return [None if value is None or not math.isfinite(value) else float(f"{value:.6g}") for value in column]
-
-
 def to_json(course: Course, changes: Iterable[Change]) -> dict[str, Any]:
-    """As the page's script takes it."""
+    """As the page's script takes it: six digits, and null for what is no number."""
     return {
         "times": course.times,
-        "columns": {name: rounded(column) for name, column in course.columns.items()},
+        "columns": {name: [one and float(f"{one:.6g}") for one in column] for name, column in course.columns.items()},
         "now": course.present,
         "changes": [{**change.to_dict(), "unix": change.at.timestamp()} for change in changes],
         "failure": course.failure,

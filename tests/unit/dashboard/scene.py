@@ -142,6 +142,7 @@ class Scene:
         self.loads: dict[str, Load] = {}
 
         async def loads(*_: object) -> dict[str, Load]:
+            self.prometheus.asked += 1
             return self.loads
 
         monkeypatch.setattr(record, "loads", loads)

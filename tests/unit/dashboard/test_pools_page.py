@@ -164,9 +164,6 @@ def test_all_pools_are_searched_and_not_this_page_alone(crowd: Scene) -> None:
     assert "No pool matches." in crowd.page("/?q=nobody")
     assert len(names(crowd.page("/?trouble=slo_missed"))) == counted(crowd.board.sight.rows)[Trouble.SLO_MISSED]
     assert names(crowd.page("/?namespace=chat&q=elsewhere")) == []
-
-
-def test_a_link_to_a_trouble_keeps_the_search(crowd: Scene) -> None:
     assert 'href="/?q=pool-0&amp;namespace=chat&amp;trouble=limited"' in crowd.page("/?q=pool-0&namespace=chat&page=2")
 
 
