@@ -28,9 +28,9 @@ class Metric(Entry):
     INFO = (
         "servingpool_info",
         "",
-        "1 for every pool, with its mode: Auto, Recommend or Paused.",
+        "1 for every pool, with its mode, Auto, Recommend or Paused, and its model.",
         "Join it: * on (namespace, pool) group_left (mode) servingpool_info.",
-        (*POOL, "mode"),
+        (*POOL, "mode", "model"),
     )
     CONDITION = (
         "servingpool_condition",
@@ -38,6 +38,13 @@ class Metric(Entry):
         "The pool's conditions: 1 for the status and reason that each type has now.",
         "One series per condition. Filter by type, status and reason.",
         (*POOL, "type", "status", "reason"),
+    )
+    CONDITION_SINCE = (
+        "servingpool_condition_since_timestamp_seconds",
+        "seconds",
+        "Unix time since when a condition has a status other than its good one.",
+        "Absent of good conditions. time() less this is how long the trouble lasts, also over restarts.",
+        (*POOL, "type"),
     )
     DECIDED_AT = (
         "servingpool_decision_timestamp_seconds",
@@ -194,12 +201,7 @@ class Metric(Entry):
         "Named as in status.roles[].lastDecision; also requested, ready, and capacity: what desired replicas serve.",
         (*POOL, "role", "figure"),
     )
-    GPUS = (
-        "servingpool_gpus",
-        "GPUs",
-        "GPUs of all requested replicas.",
-        "The cost of the fleet.",
-    )
+    GPUS = "servingpool_gpus", "GPUs", "GPUs of all requested replicas.", "The cost of the fleet."
     TOKENS_PER_GPU = (
         "servingpool_tokens_per_gpu_rate",
         "tokens/s",
@@ -497,13 +499,7 @@ class Metric(Entry):
         (),
         "histogram",
     )
-    BUDGET_GPUS = (
-        "servingpool_gpu_budget_gpus",
-        "GPUs",
-        "GPUs of a GPUBudget.",
-        "spec.gpus of the budget.",
-        ("budget",),
-    )
+    BUDGET_GPUS = "servingpool_gpu_budget_gpus", "GPUs", "GPUs of a GPUBudget.", "spec.gpus of the budget.", ("budget",)
     BUDGET_HELD = (
         "servingpool_gpu_budget_held_gpus",
         "GPUs",

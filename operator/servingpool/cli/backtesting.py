@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import shlex
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ import typer
 from pydantic import TypeAdapter
 
 from servingpool.api.yaml_text import NotYaml, read_yaml
-from servingpool.cli.demo import bound, duration, write
+from servingpool.cli.demo import bound, command_line, duration, write
 from servingpool.cli.output import echo, echo_json, terminal
 from servingpool.cli.record import read
 from servingpool.decision.pool import Pool, Slo
@@ -25,7 +24,7 @@ from servingpool.reconcile.plan.pool_plan import core_pool
 from servingpool.recording.format import Header, RecordingError
 from servingpool_backtest.autoscaler_rule import Rule
 from servingpool_backtest.report import Shown, page, sentence, shown
-from servingpool_backtest.result import FORMAT, Backtest, Question
+from servingpool_backtest.result import FORMAT, Question
 from servingpool_backtest.run import backtest
 from servingpool_backtest.summary import Line, said, summary
 from servingpool_simulation.inputs import InputError, read_pool
@@ -138,7 +137,7 @@ def single(source: Path, asked: Asked, report: Path, *, figures: bool) -> int:
     except RecordingError as error:
         echo(f"{source} {error}", err=True)
         return NOT_USABLE
-    write_report(report, page(shown(found, _command())))
+    write_report(report, page(shown(found, command_line())))
     if figures:
         echo_json(orjson.dumps(found.to_dict()))
     else:
@@ -153,7 +152,7 @@ def several(files: Mapping[Path, str], asked: Asked, report: Path, *, form: str,
     """
     done = []
     with ProcessPoolExecutor(max(1, min(jobs, len(files)))) as pool:
-        work = [pool.submit(_one, file, failed, asked, _command()) for file, failed in files.items()]
+        work = [pool.submit(_one, file, failed, asked, command_line()) for file, failed in files.items()]
         for one in (each.result() for each in work):
             echo(f"{one.line.target}: {one.line.failed or one.line.sentence}.", err=True)
             if form == "lines":
@@ -214,7 +213,7 @@ def _written(done: Sequence[_Done], report: Path, *, told: bool) -> int:
     for one in done:
         if one.line.page:
             write_report(report.parent / one.line.page, one.page)
-    write_report(report, summary(lines, _command()))
+    write_report(report, summary(lines, command_line()))
     if told:
         echo(f"{said(lines)}.\nReport: {report}")
     if any(line.failed for line in lines):
@@ -228,7 +227,8 @@ def _one(source: Path, failed: str, asked: Asked, command: str) -> _Done:
     if failed:
         return _Done(Line(source.stem, failed=failed))
     try:
-        found = _replayed(source, asked)
+        header, chunks = read(source)
+        found = backtest(header, chunks, asked.question(header), processes=1)
         line = Line.of(found)
     except RecordingError as error:
         return _Done(Line(source.stem, failed=f"{source} {error}"))
@@ -237,15 +237,6 @@ def _one(source: Path, failed: str, asked: Asked, command: str) -> _Done:
     except ValueError as error:
         return _Done(Line(source.stem, failed=f"{source} is no recording: {error}"))
     return _Done(line, SHOWN.dump_json(shown(found, command)), orjson.dumps(found.to_dict()))
-
-
-def _replayed(source: Path, asked: Asked) -> Backtest:
-    header, chunks = read(source)
-    return backtest(header, chunks, asked.question(header), processes=1)
-
-
-def _command() -> str:
-    return shlex.join(["servingpool", *sys.argv[1:]])
 
 
 def write_report(path: Path, html: str) -> None:

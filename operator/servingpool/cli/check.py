@@ -128,6 +128,7 @@ async def _ask(backends: Sequence[BackendConfig]) -> Mapping[str, Unknown | None
 
 ANY_SLO = ReadRequest(ttft_bounds=frozenset({1.0}), tpot_bounds=frozenset({0.1}))
 """With bounds, so that buckets are read."""
+FIGURES = ("figure", "pods", "newest", "series")
 Replicas = Mapping[str, str]
 """Names of pods, and of the replica that each belongs to."""
 
@@ -218,7 +219,9 @@ async def _check(
     echo(f"{kind} {target.namespace}/{target.name}, {len(pods)} ready pods, as engine {engine}:")
     if len(seen.pods) < len(keys):
         echo(f"Series of the first {len(seen.pods)} of them:")
-    _figures(found, seen, engines[engine])
+    table(
+        [FIGURES, *((each[0].figure.value, *_line(each, seen, engines[engine])) for each in zip(*found, strict=True))]
+    )
     _fields(exported[: 0 if several else None], "engine", "The pods export metrics of")
     _fields(models, "model", f"Their {engines[engine].model_label} is")
     return _Model(model, usable)
@@ -249,13 +252,6 @@ def _pods(seen: Inspection, target: Target, selection: Selection) -> bool:
     if lost:
         echo(f"Prometheus has the pods without {', '.join(lost)}. Keep them in the monitor.", err=True)
     return not (selection.missing or selection.doubled or selection.native or lost)
-
-
-def _figures(found: Sequence[Sequence[Found]], seen: Inspection, profile: EngineMetrics) -> None:
-    """Print a line for each figure."""
-    lines = [("figure", "pods", "newest", "series")]
-    lines += [(each[0].figure.value, *_line(each, seen, profile)) for each in zip(*found, strict=True)]
-    table(lines)
 
 
 def _line(each: Sequence[Found], seen: Inspection, profile: EngineMetrics) -> tuple[str, str, str]:
@@ -302,7 +298,7 @@ async def check_gateway(
 def _gateway_figures(seen: Inspection, profile: GatewayProfile) -> set[GatewayFigure]:
     """Print a line for each figure of the gateway. Returns the figures that some pod has."""
     found = [pages.find(profile.metrics, samples) for samples in seen.samples.values()]
-    lines, there = [("figure", "pods", "newest", "series")], set()
+    lines, there = [FIGURES], set()
     for name, figure in READ_AS.items():
         each = [one for page in found for one in page if one.figure is figure]
         there |= {name} if any(one.series is not None for one in each) else set()

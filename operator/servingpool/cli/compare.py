@@ -132,14 +132,14 @@ class SeveralTargets(Exception):
     """The pool had several targets: an hour of a replica is another amount of each."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Side:
     """Figures of one of the two fleets; None where the record does not have a figure."""
 
-    replica_hours: float
-    gpu_hours: float | None
-    dollars: float | None
-    attainment: float | None
+    replica_hours: float = 0.0
+    gpu_hours: float | None = 0.0
+    dollars: float | None = 0.0
+    attainment: float | None = None
     """Share of requests that met the SLO: observed of the requested replicas, expected of the recommended replicas."""
 
 
@@ -166,34 +166,17 @@ class Comparison:
         return asdict(self)
 
 
-@dataclass(slots=True)
-class _Sums:
-    """Sums of a fleet over the steps."""
-
-    replicas: float = 0.0
-    gpus: float = 0.0
-    dollars: float = 0.0
-    met: float = 0.0
-
-    def side(self, *, gpus: bool, dollars: bool, requests: float) -> Side:
-        return Side(
-            self.replicas / HOUR,
-            self.gpus / HOUR if gpus else None,
-            self.dollars / HOUR if dollars else None,
-            self.met / requests if requests > 0.0 else None,
-        )
-
-
 def compare_fleets(source: OwnRecord, start: float, end: float, step: float) -> Comparison | None:
     """Both fleets from `start` to `end`, Unix seconds, at every `step` seconds; None where neither is known.
 
     Dollars and GPU-hours are given if they were known at every step that counts. Raises SeveralTargets, and as
     `OwnRecord.over`.
     """
-    stood, recommended, alike = _Sums(), _Sums(), _Alike()
-    seconds = requests = judged = learning = 0.0
+    stood, recommended = Side(), Side()
+    both: list[tuple[float, float, float, bool]] = []
+    """Share of requests that met the SLO as expected and as observed, the requests, and whether the fleets were one."""
+    seconds = requests = learning = 0.0
     first = end
-    gpus_known = dollars_known = True
     objective: float | None = None
     # Each look stands for the step before it, so the one at `start` would count beyond the time that was asked for.
     for time, record in source.over((*ASKED, Metric.OBJECTIVE), min(start + step, end), end, step):
@@ -207,25 +190,22 @@ def compare_fleets(source: OwnRecord, start: float, end: float, step: float) -> 
         learning += step if _calibrates(record) else 0.0
         objective = one(record, Metric.OBJECTIVE) or objective
         gpus, price = one(record, Metric.GPUS), one(record, Metric.REPLICA_COST)
-        gpus_known = gpus_known and bool(gpus)
-        dollars_known = dollars_known and price is not None
-        for sums, replicas in ((stood, standing), (recommended, wanted)):
-            sums.replicas += replicas * step
-            sums.gpus += (gpus or 0.0) / max(standing, 1.0) * replicas * step
-            sums.dollars += (price or 0.0) * replicas * step
+        for side, replicas in ((stood, standing), (recommended, wanted)):
+            hours = replicas * step / HOUR
+            side.replica_hours += hours
+            side.gpu_hours = _sum(side.gpu_hours, gpus / max(standing, 1.0) * hours if gpus else None)
+            side.dollars = _sum(side.dollars, None if price is None else price * hours)
         arrived = (one(record, Metric.ARRIVAL_RATE) or 0.0) * step
         requests += arrived
         met, missed = one(record, Metric.RECENT_ATTAINMENT), one(record, Metric.EXPECTED_MISSES)
         if met is not None and missed is not None:
-            judged += arrived
-            stood.met += met * arrived
-            recommended.met += (1.0 - missed) * arrived
-            if standing == wanted:
-                alike.add(met, 1.0 - missed, arrived)
+            both.append((1.0 - missed, met, arrived, standing == wanted))
     if not seconds:
         return None
     covered = max(seconds, end - first)
-    history = History(covered, covered - seconds, learning, *(alike.known or (None, None)))
+    recommended.attainment, stood.attainment, judged = _attained(both)
+    *alike, telling = _attained([each for each in both if each[3]])
+    history = History(covered, covered - seconds, learning, *(alike if telling >= TELLING else (None, None)))
     return Comparison(
         apart=history.apart,
         doubts=tuple(history.doubts()),
@@ -233,28 +213,22 @@ def compare_fleets(source: OwnRecord, start: float, end: float, step: float) -> 
         asked=end - start,
         judged=judged / requests if requests > 0.0 else 0.0,
         objective=objective,
-        stood=stood.side(gpus=gpus_known, dollars=dollars_known, requests=judged),
-        recommended=recommended.side(gpus=gpus_known, dollars=dollars_known, requests=judged),
+        stood=stood,
+        recommended=recommended,
     )
 
 
-@dataclass(slots=True)
-class _Alike:
-    """The times when both fleets were the same: what was expected then is what was to be observed."""
+def _sum(so_far: float | None, more: float | None) -> float | None:
+    return None if so_far is None or more is None else so_far + more
 
-    requests: float = 0.0
-    _observed: float = 0.0
-    _expected: float = 0.0
 
-    def add(self, observed: float, expected: float, requests: float) -> None:
-        self.requests += requests
-        self._observed += observed * requests
-        self._expected += expected * requests
-
-    @property
-    def known(self) -> tuple[float, float] | None:
-        """Attainment as expected and as observed; None of too few requests."""
-        return (self._expected / self.requests, self._observed / self.requests) if self.requests >= TELLING else None
+def _attained(both: list[tuple[float, float, float, bool]]) -> tuple[float | None, float | None, float]:
+    """Attainment as expected and as observed, and of how many requests."""
+    requests = sum(each[2] for each in both)
+    if requests <= 0.0:
+        return None, None, 0.0
+    expected, observed = (sum(each[place] * each[2] for each in both) / requests for place in (0, 1))
+    return expected, observed, requests
 
 
 def _calibrates(record: Record) -> bool:

@@ -9,6 +9,7 @@ import typer
 
 from servingpool.adapters.prometheus.own_record import OwnRecord
 from servingpool.cli.extras import needs
+from servingpool.cli.fleet import read
 from servingpool.cli.kubectl import connect, same_place, told
 from servingpool.cli.output import echo
 from servingpool.cli.own_record import Match, Source
@@ -67,6 +68,7 @@ def dashboard(
     with told():
         connect(options.kubeconfig, options.context)
     record = _record(Source(options, match))
+    own = None if record is None else record(("", ""))
     if address not in {LOOPBACK, "::1", "localhost"}:
         echo(f"Anyone who reaches {address} sees the pools with your rights; there is no login.", err=True)
     try:
@@ -82,6 +84,7 @@ def dashboard(
             browse=browse,
             grafana=grafana,
             where=same_place(options.kubeconfig, options.context),
+            fleet=lambda: {} if own is None else read(own.config, own.match),
         )
     except PortError as error:
         echo(str(error), err=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import shlex
+import sys
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -92,18 +92,7 @@ def demo(  # noqa: PLR0913, a command line's options are its parameters
         comparison = _compared(setup)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    command = again(
-        trace=trace,
-        hardware=hardware,
-        ttft=ttft,
-        tpot=tpot,
-        attainment=attainment,
-        history=history,
-        max_replicas=max_replicas,
-        price=price,
-        seed=seed,
-    )
-    write(report, page(comparison, command), "--report")
+    write(report, page(comparison, command_line()), "--report")
     if picture is not None:
         write(picture, drawn(comparison), "--picture")
     if output is not None:
@@ -118,14 +107,9 @@ def demo(  # noqa: PLR0913, a command line's options are its parameters
         webbrowser.open(report.resolve().as_uri())
 
 
-def again(**options: str | float | None) -> str:
-    """The command line that leads to the same report."""
-    defaults = inspect.signature(demo).parameters
-    words = ["servingpool", "demo"]
-    for name, value in options.items():
-        if value != defaults[name].default:
-            words += [f"--{name.replace('_', '-')}", f"{value:g}" if isinstance(value, float) else str(value)]
-    return shlex.join(words)
+def command_line() -> str:
+    """The command that leads to the same page."""
+    return shlex.join(["servingpool", *sys.argv[1:]])
 
 
 def bound(text: str, option: str, high: str) -> float | None:

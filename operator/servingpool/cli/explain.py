@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Any, NoReturn
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 from pydantic import ValidationError
@@ -161,7 +161,6 @@ def _explain_past(key: tuple[str, str], at: str, output: Output | None, source: 
 
 def show(pool: ServingPool, console: Console | None = None) -> None:
     """Print the last decision, its figures and the conditions."""
-    console = console or terminal()
     status, decision = pool.status, pool.status.last_decision
     # Not in the panel's title, which a terminal of 80 columns cuts off.
     targets = ", ".join(f"{target.kind} {target.name}" for target in pool.spec.targets)
@@ -172,17 +171,17 @@ def show(pool: ServingPool, console: Console | None = None) -> None:
         parts += _explained(status, pool.spec.asked_slo, decision, Text(told, style="yellow" if age > OLD else "dim"))
     else:
         parts += [Text("No decision yet."), _conditions(status)] if status.conditions else [Text(UNSEEN)]
-    _framed(console, pool.key, parts)
+    _framed(console or terminal(), pool.key, parts)
 
 
-def show_past(key: tuple[str, str], status: Status, slo: Slo | None, console: Console | None = None) -> None:
+def show_past(key: tuple[str, str], status: Status, slo: Slo | None) -> None:
     """Print a decision of the past, as far as metrics have it."""
     decision = status.last_decision
     assert decision is not None
     decided = Text(f"decided {write(decision.at)}, {decision.verdict}", style="dim")
     told = _explained(status, slo, decision, decided, "not recorded")
     parts = [Text("from the operator's metrics in Prometheus"), *told]
-    _framed(console or terminal(), key, parts)
+    _framed(terminal(), key, parts)
 
 
 def _framed(console: Console, key: tuple[str, str], parts: Iterable[RenderableType]) -> None:
@@ -235,11 +234,17 @@ def _roles(roles: Iterable[RoleStatus]) -> Iterator[RenderableType]:
             yield Text("load ", style="dim").append(load)
 
 
-def _steps(decision: LastDecision, replicas: int | None) -> Table:
+def _table(*names: str, right: Container[str] = (), whole: Container[str] = ()) -> Table:
+    """A table without rows. Columns in `right` hold figures, and cells in `whole` are not wrapped."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("step")
-    table.add_column("replicas", justify="right")
-    table.add_column("why", overflow="fold")
+    for name in names:
+        justify: Literal["left", "right"] = "right" if name in right else "left"
+        table.add_column(name, overflow="fold", justify=justify, no_wrap=name in whole)
+    return table
+
+
+def _steps(decision: LastDecision, replicas: int | None) -> Table:
+    table = _table("step", "replicas", "why", right={"replicas"})
     need = "unknown" if decision.need is None else f"{decision.need:g}"
     table.add_row("raw need", need, "" if decision.need is not None else "Unknown: replicas stay as they are.")
     for limit in decision.limits:
@@ -254,11 +259,8 @@ def _steps(decision: LastDecision, replicas: int | None) -> Table:
 
 def _targets(targets: Iterable[TargetStatus]) -> Table:
     """Table of the targets. Need, limits and forecast are counted in replicas of the target with speed 1."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("target", overflow="fold")
-    for name in ("requested", "ready", "desired", "speed", "cold start"):
-        table.add_column(name, justify="right")
-    table.add_column("state", overflow="fold")
+    figures = ("requested", "ready", "desired", "speed", "cold start")
+    table = _table("target", *figures, "state", right=figures)
     for one in targets:
         speed = _known(None if one.speed is None else f"{one.speed:g}")
         state = "delivers" if one.stuck is None else Text(one.stuck, style="yellow")
@@ -342,18 +344,14 @@ def _dollars(figure: float | None) -> str | None:
 
 def changes(history: Iterable[Change]) -> Table:
     """The changes of a target's replicas, one a row."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("changed", "replicas", "outcome", "by", "why"):
-        table.add_column(name, overflow="fold", no_wrap=name in {"changed", "replicas"})
+    table = _table("changed", "replicas", "outcome", "by", "why", whole={"changed", "replicas"})
     for one in history:
         table.add_row(write(one.at), f"{one.from_} -> {one.to}", one.outcome or "", one.by, one.why)
     return table
 
 
 def _conditions(status: Status) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("condition", "status", "reason", "message"):
-        table.add_column(name, overflow="fold")
+    table = _table("condition", "status", "reason", "message")
     for one in status.conditions:
         style = "green" if one.status == one.type.good else "yellow"
         table.add_row(one.type.value, Text(one.status.value, style=style), one.reason, one.message)

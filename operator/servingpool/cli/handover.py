@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeVar
 
-from servingpool.adapters.cluster.autoscaling import PAUSED, copy_of, pause_asked, paused
+from servingpool.adapters.cluster.autoscaling import PAUSED, copy_of, pause_asked
 from servingpool.adapters.cluster.errors import Conflict, NotFound
 from servingpool.adapters.cluster.handover import KEPT, Handover, Scene, named
 from servingpool.adapters.cluster.objects import Raw, autoscaler, unix
@@ -38,7 +38,6 @@ T = TypeVar("T")
 class Exit(IntEnum):
     """Exit codes besides those of `kubectl`."""
 
-    DONE = 0
     STOPPED = 3
     TOO_LATE = 6
 
@@ -70,9 +69,9 @@ def carry_out(step: Step) -> str:
 
 
 def wait_for(what: str, look: Callable[[], T | None], seconds: float) -> T:
-    """Result of `look` once it has one. Stopped if that takes too long."""
+    """Result of `look` once it is true. Stopped if that takes too long."""
     until = time.monotonic() + seconds
-    while (found := look()) is None:
+    while not (found := look()):
         if time.monotonic() >= until:
             raise Stopped(f"{what} takes more than {brief(seconds)}. Run the command again to go on.", Exit.TOO_LATE)
         time.sleep(POLL)
@@ -103,13 +102,11 @@ class Adoption:
 
     def _keep(self) -> str:
         scene = self._cluster.look()
-        if not scene.autoscalers:
-            return "The copy was kept before"
-        raw = scene.autoscalers[0]
-        if self._is_kept(scene.kept, raw):
-            return "The copy was kept before"
-        self._cluster.keep(scene.pool, copy_of(raw))
-        return "The copy is kept"
+        for raw in scene.autoscalers:
+            if not self._is_kept(scene.kept, raw):
+                self._cluster.keep(scene.pool, copy_of(raw))
+                return "The copy is kept"
+        return "The copy was kept before"
 
     @staticmethod
     def _is_kept(kept: Raw | None, raw: Raw) -> bool:
@@ -153,17 +150,14 @@ class Adoption:
     def _pause(self, raw: Raw) -> str:
         if not pause_asked(raw):
             self._cluster.pause(raw)
-        wait_for("KEDA's pause, which only a running KEDA carries out,", self._paused, GONE)
+        wait_for(
+            "KEDA's pause, which only a running KEDA carries out,", lambda: not self._cluster.look().contended, GONE
+        )
         return "It is paused, and its HPA is gone"
 
-    def _gone(self, raw: Raw) -> bool | None:
+    def _gone(self, raw: Raw) -> bool:
         found = self._cluster.find(raw)
-        return True if found is None or found["metadata"]["uid"] != raw["metadata"]["uid"] else None
-
-    def _paused(self) -> bool | None:
-        scene = self._cluster.look()
-        done = all(paused(each) for each in scene.autoscalers) and not scene.keda_hpas
-        return True if done else None
+        return found is None or bool(found["metadata"]["uid"] != raw["metadata"]["uid"])
 
     def _watch(self) -> str:
         pool = wait_for("The operator's first decision", self._decided, DECIDED)
@@ -246,9 +240,8 @@ class Release:
             return "It exists; no controller has looked at it yet"
         return "It existed already" if found is not None else "It exists and scales"
 
-    def _taken_up(self) -> bool | None:
-        found = self._cluster.find(self._kept)
-        return True if found is not None and found.get("status", {}).get("conditions") else None
+    def _taken_up(self) -> object:
+        return ((self._cluster.find(self._kept) or {}).get("status") or {}).get("conditions")
 
     def _unpause(self) -> str:
         former = self._kept["metadata"]["annotations"]
@@ -258,11 +251,8 @@ class Release:
             raise Stopped(f"{named(self._kept)} does not exist. Apply it, and run the command again.") from None
         if any(value is not None for value in former.values()):
             return "It has its former annotations"
-        wait_for("KEDA's HPA, which only a running KEDA creates,", self._has_hpa, GONE)
+        wait_for("KEDA's HPA, which only a running KEDA creates,", lambda: self._cluster.look().keda_hpas, GONE)
         return "It scales"
-
-    def _has_hpa(self) -> bool | None:
-        return True if self._cluster.look().keda_hpas else None
 
     def _forget(self) -> str:
         self._cluster.keep(self._cluster.pool(), None)

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from servingpool.api import duration
 from servingpool.api.mode import Mode
 from servingpool.cli.extras import needs
 from servingpool.cli.output import echo
+from servingpool.cli.usage import Range, span
 
 
 class TraceName(StrEnum):
@@ -19,13 +19,6 @@ class TraceName(StrEnum):
 
     CONV = "conv"
     CODE = "code"
-
-
-def _seconds(text: str) -> float:
-    try:
-        return duration.parse(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 def lab(  # noqa: PLR0913, one parameter an option
@@ -44,8 +37,7 @@ def lab(  # noqa: PLR0913, one parameter an option
         bool, typer.Option("--no-live", help="Print a line every 15 s instead of the live view.")
     ] = False,
     start_at: Annotated[
-        float | None,
-        typer.Option(parser=_seconds, metavar="DURATION", help="Skip this much of the trace, such as 10m."),
+        str | None, typer.Option(metavar="DURATION", help="Skip this much of the trace, such as 10m.")
     ] = None,
     mode: Annotated[
         Mode, typer.Option(case_sensitive=False, help="Recommend computes a replica count and does not apply it.")
@@ -76,7 +68,7 @@ def lab(  # noqa: PLR0913, one parameter an option
         command.run(
             trace=trace.value,
             minutes=minutes,
-            start_at=start_at,
+            start_at=None if start_at is None else span("--start-at", start_at, Range("0s", "1d", "10m or 1h")),
             mode=mode,
             load_seconds=load_seconds,
             directory=directory,

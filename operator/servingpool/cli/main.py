@@ -11,6 +11,7 @@ import shlex
 import sys
 from functools import cache, partial
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,34 +21,8 @@ from servingpool import __version__
 from servingpool.cli.output import echo
 from servingpool.cli.usage import Commands, wrong
 
-COMMANDS = {
-    "explain": "Show the last decision for a pool: raw need, each limit, the figures and the conditions.",
-    "history": "List the changes of a pool's replicas: when, from, to, how each ended, by whom and why.",
-    "compare": "Compare the requested replicas with those that the operator recommended: "
-    "GPU-hours, dollars, attainment.",
-    "dashboard": "Serve pages about the pools on localhost: who is in trouble, and "
-    "each pool's decisions, latency and cost.",
-    "adopt": "Hand the pool's target over from its HPA or ScaledObject to mode Auto, step by step.",
-    "release": "Give the pool's target back to the HPA or ScaledObject that `servingpool adopt` took it from.",
-    "pause": "Set a pool's mode to Paused: its replicas stay as they are, and the operator goes on observing.",
-    "resume": "Set a paused pool's mode back to the one that it had before `servingpool pause`.",
-    "check": "Ask Prometheus what the operator would ask: all servers of a configuration, or "
-    "all figures of a workload.",
-    "check-profile": "Show which figure a profile finds where on a recorded page of the engine, and which are missing.",
-    "suggest": "Print a ServingPool in Recommend mode, with a comment on where each line comes from.",
-    "record": "Record a workload's metrics and replicas from Prometheus into one file.",
-    "backtest": "Replay a workload's history with the operator in charge, before anything is installed.",
-    "demo": "Compare the operator with other autoscalers on one hour of real traffic, in seconds.",
-    "simulate": "Simulate one scaling policy on one trace, on virtual time.",
-    "lab": "Run the operator on this machine: real kube-apiserver, real Prometheus, emulated "
-    "replicas, a replayed trace.",
-    "run": "Run the operator until it is stopped.",
-    "crd": "Print the CustomResourceDefinitions.",
-    "version": "Print the versions of client, operator and CRDs, and whether they fit.",
-}
-"""Each command and the first sentence of its docstring, in the order of --help."""
 SECTIONS = {
-    "Look at pools": ("explain", "history", "compare", "dashboard"),
+    "Look at pools": ("fleet", "explain", "history", "compare", "dashboard"),
     "Change pools": ("adopt", "release", "pause", "resume"),
     "Before pools scale": ("check", "check-profile", "suggest", "record", "backtest"),
     "Without a cluster": ("demo", "simulate", "lab"),
@@ -58,6 +33,17 @@ PLACE = ("-n", "--namespace", "--context", "--kubeconfig")
 """Options with a value that say where. They may stand before the command, too."""
 MODULES = {"release": "adopt", "resume": "pause"}
 """Module of a command whose module has another name."""
+
+
+def _sentence(name: str) -> str:
+    """First sentence of a command's docstring, read without importing its module."""
+    module = Path(__file__).with_name(f"{MODULES.get(name, name).replace('-', '_')}.py").read_text(encoding="utf-8")
+    found = re.search(rf'^def {name.replace("-", "_")}\(.*?"""(.*?\.)\s', module, re.MULTILINE | re.DOTALL)
+    return " ".join(found[1].split()) if found else ""
+
+
+COMMANDS = {name: _sentence(name) for names in SECTIONS.values() for name in names}
+"""Each command and what --help says of it."""
 EXAMPLE = re.compile(r"Example: `([^`]+)`")
 TAKES = dict.fromkeys(("path", "file", "list[Path]"), "FILE") | {"int range": "N", "json": "json"}
 """What an option takes, by the library's name of its type."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from servingpool.api.mode import Mode
+from servingpool.cli.handover_check import mode_of
 from servingpool.cli.kubectl import Context, Kubeconfig, Namespace, PoolName, connect, place, told
 from servingpool.cli.output import echo
 
@@ -40,7 +41,7 @@ def pause(
         pools = connect(kubeconfig, context)
         where = place(pools, pool, namespace)
         found = pools.read(*where)
-        mode = _mode(found)
+        mode = mode_of(found)
         if mode == Mode.PAUSED:
             echo(f"ServingPool {'/'.join(where)} is Paused already.")
             return
@@ -70,7 +71,7 @@ def resume(
         pools = connect(kubeconfig, context)
         where = place(pools, pool, namespace)
         found = pools.read(*where)
-        now = _mode(found)
+        now = mode_of(found)
         if now != Mode.PAUSED:
             said = f"ServingPool {'/'.join(where)} is not paused, its mode is {now}."
             if now == Mode.RECOMMEND and mode is not Resumed.RECOMMEND:
@@ -88,10 +89,6 @@ def resume(
             raise typer.Exit(UNKNOWN)
         pools.patch(*where, _change(found, before, None))
     echo(f"ServingPool {'/'.join(where)}: Paused -> {before}.")
-
-
-def _mode(found: dict[str, Any]) -> str:
-    return str(found["spec"].get("mode", Mode.AUTO))
 
 
 def _change(found: dict[str, Any], mode: str, before: str | None) -> dict[str, Any]:

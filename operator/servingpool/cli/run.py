@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from servingpool.api.duration import DurationBetween
 from servingpool.cli.assembly import operate
 from servingpool.cli.logs import configure
 from servingpool.cli.output import echo
+from servingpool.cli.usage import Range, span
 from servingpool.reconcile.config import ConfigError, load
 
 
@@ -22,14 +22,6 @@ class LogFormat(StrEnum):
 
     JSON = "json"
     TEXT = "text"
-
-
-def _duration(text: str) -> str:
-    try:
-        DurationBetween("1s", "1m").read(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    return text
 
 
 def run(
@@ -45,9 +37,7 @@ def run(
     ] = None,
     interval: Annotated[
         str | None,
-        typer.Option(
-            parser=_duration, metavar="DURATION", help="Time between two ticks, 1s to 1m. Overrides the configuration."
-        ),
+        typer.Option(metavar="DURATION", help="Time between two ticks, 1s to 1m. Overrides the configuration."),
     ] = None,
     log_format: Annotated[LogFormat, typer.Option(help="json for machines, text for people.")] = LogFormat.JSON,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also log debug messages.")] = False,
@@ -59,6 +49,8 @@ def run(
     Exit codes: 0 stopped on request, 1 the lease was lost or kopf failed, 2 the configuration is invalid.
     """
     configure(json=log_format is LogFormat.JSON, debug=verbose)
+    if interval is not None:
+        span("--interval", interval, Range("1s", "1m", "5s or 30s"))
     changes = {**({"interval": interval} if interval else {}), **({"namespaces": namespace} if namespace else {})}
     try:
         settings = load(config, changes)

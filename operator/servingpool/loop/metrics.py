@@ -57,6 +57,7 @@ class PoolSnapshot:
     mode: Mode
     conditions: tuple[Condition, ...]
     decided: Decided | None
+    model: str = ""
 
 
 Snapshot = Mapping[Key, PoolSnapshot]
@@ -66,7 +67,7 @@ NO_POOLS: Snapshot = MappingProxyType({})
 def snapshot(states: Mapping[Key, PoolState]) -> Snapshot:
     """All pools as they are now."""
     return MappingProxyType(
-        {key: PoolSnapshot(state.mode, state.conditions, _decided(state)) for key, state in states.items()}
+        {key: PoolSnapshot(one.mode, one.conditions, _decided(one), one.kept.model) for key, one in states.items()}
     )
 
 
@@ -166,7 +167,7 @@ class PoolCollector(Collector):
         """Every pool's conditions and figures as of the last tick; what is unknown is absent."""
         pools = self._pools()  # once: the next tick may end in the middle of a scrape
         yield _infos(pools)
-        yield _conditions(pools)
+        yield from _conditions(pools)
         yield from _labelled(pools)
         yield from _by_target(pools)
         yield _by_role(pools)
@@ -179,16 +180,10 @@ class PoolCollector(Collector):
                         family.add_metric(key, value)
             yield family
         yield from _of_budgets(self._budgets())
-        left_out = _gauge(Metric.OBJECTS_LEFT_OUT)
-        for kind, count in self._objects_left_out().items():
-            left_out.add_metric((kind,), count)
-        yield left_out
-        yield _by_kind(Metric.API_WRITES, self._writes())
-        yield _by_kind(Metric.API_WRITE_FAILURES, self._failures())
-        left_out = _gauge(Metric.LEFT_OUT_NAMESPACES)
-        for namespace in self._namespaces_left_out():
-            left_out.add_metric((namespace,), 1.0)
-        yield left_out
+        yield _by_label(Metric.OBJECTS_LEFT_OUT, self._objects_left_out())
+        yield _by_label(Metric.API_WRITES, self._writes())
+        yield _by_label(Metric.API_WRITE_FAILURES, self._failures())
+        yield _by_label(Metric.LEFT_OUT_NAMESPACES, dict.fromkeys(self._namespaces_left_out(), 1))
 
 
 def _infos(pools: Snapshot) -> Family:
@@ -198,20 +193,22 @@ def _infos(pools: Snapshot) -> Family:
     """
     family = _gauge(Metric.INFO)
     for key, pool in pools.items():
-        family.add_metric((*key, pool.mode), 1.0)
+        family.add_metric((*key, pool.mode, pool.model), 1.0)
     return family
 
 
-def _conditions(pools: Snapshot) -> Family:
-    """A series for each condition of each pool, with its present state.
+def _conditions(pools: Snapshot) -> Iterator[Family]:
+    """A series for each condition of each pool, with its present state, and since when it is not good.
 
     Zeros for all that it is not, as kube-state-metrics has them, would be a million series for 5,000 pools.
     """
-    family = _gauge(Metric.CONDITION)
+    family, since = _gauge(Metric.CONDITION), _gauge(Metric.CONDITION_SINCE)
     for key, pool in pools.items():
         for one in pool.conditions:
             family.add_metric((*key, one.type, one.status, one.reason), 1.0)
-    return family
+            if one.status is not one.type.good:
+                since.add_metric((*key, one.type), one.last_transition_time.timestamp())
+    yield from (family, since)
 
 
 def _labelled(pools: Snapshot) -> Iterator[Family]:
@@ -296,10 +293,11 @@ def _gauge(metric: Metric) -> GaugeMetricFamily:
     return GaugeMetricFamily(metric.value, metric.help, labels=metric.labels)
 
 
-def _by_kind(metric: Metric, counts: Mapping[str, int]) -> CounterMetricFamily:
-    family = CounterMetricFamily(metric.value, metric.help, labels=metric.labels)
-    for kind, count in counts.items():
-        family.add_metric((kind,), count)
+def _by_label(metric: Metric, counts: Mapping[str, int]) -> Family:
+    form = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    family = form(metric.value, metric.help, labels=metric.labels)
+    for label, count in counts.items():
+        family.add_metric((label,), count)
     return family
 
 

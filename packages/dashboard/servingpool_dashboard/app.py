@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ from starlette.staticfiles import StaticFiles
 
 from servingpool import __version__
 from servingpool.adapters.cluster.objects import FIELD_MANAGER
+from servingpool.adapters.prometheus.http_client import MetricsUnavailable
 from servingpool.api.spec import Spec
 from servingpool.api.time import write
 from servingpool_dashboard import pods, words
@@ -36,6 +37,8 @@ from servingpool_dashboard.rows import Filter, Key, Row, Trouble, as_of, counted
 LINES = 100
 """Pools on a page of the table: a screen or three, and what a browser lays out in a tenth of a second."""
 SPAN = "1h"
+Fleet = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Rows of each table, by its name."""
 
 
 class Pages:
@@ -48,9 +51,20 @@ class Pages:
         clock: Callable[[], float] = time.time,
         grafana: str = "",
         where: Sequence[str] = (),
+        fleet: Callable[[], Fleet] = dict,
     ) -> None:
+        """Pages on a board and its courses.
+
+        Args:
+            board: the pools.
+            courses: their past.
+            clock: Unix time in seconds.
+            grafana: URL of a dashboard with {namespace} and {pool} in it; empty for no link.
+            where: options for the cluster and the user, for the commands that a page offers.
+            fleet: the tables of `servingpool fleet`; it may raise MetricsUnavailable.
+        """
         self._board, self._courses, self._clock = board, courses, clock
-        self._grafana, self._where = grafana, where
+        self._grafana, self._where, self._fleet = grafana, where, fleet
         self._templates = Environment(
             loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )
@@ -93,6 +107,13 @@ class Pages:
         found, told, failure = ([], [], "") if row.spec is None else self._board.listed(row.key, row.spec)
         loads = {} if row.spec is None else self._courses.loads(row.key, row.spec)
         return self._page("_pods.html.j2", row=row, pods=pods.shown(found, loads), events=told, failure=failure)
+
+    def fleet(self, _: Request) -> Response:
+        """What `servingpool fleet` shows. It waits for Prometheus, so no page waits for it."""
+        try:
+            return self._page("_fleet.html.j2", tables=self._fleet(), failure="")
+        except MetricsUnavailable as error:
+            return self._page("_fleet.html.j2", tables={}, failure=str(error))
 
     def problem(self, _: Request, error: Exception) -> Response:
         """A page that there is not."""
@@ -171,30 +192,13 @@ class Pages:
         return HTMLResponse(self._templates.get_template(template).render(**given))
 
 
-def application(
-    board: Board,
-    courses: Courses,
-    hosts: Collection[str],
-    clock: Callable[[], float] = time.time,
-    *,
-    grafana: str = "",
-    where: Sequence[str] = (),
-) -> Starlette:
-    """The pages as an ASGI application.
-
-    Args:
-        board: the pools.
-        courses: their past.
-        hosts: names by which it may be asked for, without a port.
-        clock: Unix time in seconds.
-        grafana: URL of a dashboard with {namespace} and {pool} in it; empty for no link.
-        where: options for the cluster and the user, for the commands that a page offers.
-    """
-    pages = Pages(board, courses, clock, grafana, where)
+def application(pages: Pages, hosts: Collection[str]) -> Starlette:
+    """The pages as an ASGI application. `hosts`: names by which it may be asked for, without a port."""
     one = "/pools/{namespace}/{name}"
     routes = [
         Route("/", pages.pools),
         Route("/rows", pages.rows),
+        Route("/fleet", pages.fleet),
         Route(one, pages.pool),
         Route(f"{one}/now", pages.now),
         Route(f"{one}/pods", pages.pods),

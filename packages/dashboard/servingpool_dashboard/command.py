@@ -11,7 +11,7 @@ import uvicorn
 
 from servingpool.adapters.cluster.pools import Pools
 from servingpool.adapters.prometheus.own_record import OwnRecord
-from servingpool_dashboard.app import application
+from servingpool_dashboard.app import Fleet, Pages, application
 from servingpool_dashboard.board import Board
 from servingpool_dashboard.guard import LOCAL
 from servingpool_dashboard.record import Courses
@@ -35,6 +35,7 @@ def run(  # noqa: PLR0913, one parameter an option
     browse: bool,
     grafana: str = "",
     where: Sequence[str] = (),
+    fleet: Callable[[], Fleet] = dict,
 ) -> None:
     """Serve to the end. Raises PortError.
 
@@ -50,6 +51,7 @@ def run(  # noqa: PLR0913, one parameter an option
         browse: open a browser.
         grafana: URL of a dashboard with {namespace} and {pool} in it; empty for no link.
         where: options for the cluster and the user, for the commands that a page offers.
+        fleet: the tables of `servingpool fleet`; it may raise MetricsUnavailable.
     """
     board = Board(connect, namespace, tell=warn)
     host = f"[{address}]" if ":" in address else address
@@ -62,7 +64,7 @@ def run(  # noqa: PLR0913, one parameter an option
         raise PortError(f"Cannot listen on {host}:{port}: {error.strerror}. Choose another --port") from error
     url = f"http://{host}:{listening.getsockname()[1]}"
     config = uvicorn.Config(
-        application(board, Courses(source_of, tell=warn), hosts, grafana=grafana, where=where),
+        application(Pages(board, Courses(source_of, tell=warn), grafana=grafana, where=where, fleet=fleet), hosts),
         access_log=False,
         log_level=logging.WARNING,
         server_header=False,

@@ -190,28 +190,6 @@ class TestGoals:
         figures = {goal.measure: goal.judged[0] for goal in goals.goals([results]) if "baseline" in goal.measure}
         assert [(judged.figure, judged.reached) for judged in figures.values()] == [("0.60", True), ("0.80", True)]
 
-    def test_what_is_out_of_the_oracles_reach_is_said(self) -> None:
-        results = results_of(oracle=a_run(0.95, 7.0), fleets=[a_run(0.96, 8.0)], static_size=3)
-        results.ours[False, 0] = a_run(0.955, 8.0)
-        results.baselines = {"keda": a_baseline("keda", a_run(0.97, 10.0), a_run(0.96, 9.0))}
-        judged = goals.goals([results])
-        # 7.0 / 8.0 is within 1.0, 7.0 / 10.0 is not within 0.6, 7.0 / 9.0 is within 0.9.
-        reached = [list(goal.oracle) for goal in judged if "static" in goal.goal or "baseline" in goal.measure]
-        assert reached == [[True], [True], [False], [True]]
-        rows = tables.goals_table(judged).splitlines()
-        assert [row.split(" | ")[4] for row in rows if "baseline" in row] == ["0 of 1", "1 of 1"]
-
-    def test_the_front_page_has_a_days_timetables(self) -> None:
-        results = results_of(Kind.DAY, oracle=a_run(0.95, 10.0), fleets=[a_run(0.96, 18.0)], static_size=3)
-        results.ours[False, 0] = a_run(0.955, 15.0)
-        assert tables.days([results]) == ""
-        for minutes, cost in ((60, 14.0), (10, 13.0)):
-            found = {"policy": "timetable", "score": a_run(0.95, cost).score}
-            enter(results, work.Timetable("tiny", minutes), {"found": found})
-        page = pages._front(pages.Publication([results], [], 0, "a command"), [results])
-        (row,) = (line for line in page.splitlines() if "1.30x" in line)
-        assert row == "| tiny | 10.0 | 1.30x | 1.40x | 1.80x | 1.50x | - |"
-
     def test_days_are_held_to_their_budget_and_calm(self) -> None:
         results = results_of(Kind.DAY, oracle=a_run(0.95, 10.0))
         results.ours[False, 0] = a_run(0.97, 11.9, scale_changes_per_hour=6.5, flapping=0.03)

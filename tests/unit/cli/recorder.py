@@ -55,7 +55,8 @@ class Recorder:
 
     def scrape(self) -> None:
         registry = CollectorRegistry()
-        registry.register(PoolCollector(lambda: self.world.loop.snapshot, dict, dict))
+        loop = self.world.loop
+        registry.register(PoolCollector(lambda: loop.snapshot, dict, dict, lambda: loop.shared))
         self.scraped[self.world.now] = [
             (self.added({**sample.labels, "__name__": sample.name}), sample.value)
             for family in registry.collect()
@@ -70,7 +71,8 @@ class Recorder:
         if query == "vector(time())":
             return Answer([{"metric": {}, "value": [self.world.now, str(self.world.now)]}])
         self.asked.append(query)
-        return Answer([{"metric": labels, "value": [at, str(value)]} for labels, value in self.at(at)])
+        found = self.at(at or self.world.now)
+        return Answer([{"metric": labels, "value": [at, str(value)]} for labels, value in found])
 
     def query_range(self, query: str, times: tuple[float, float, float], _: float) -> Answer:
         self.asked.append(query)
@@ -93,4 +95,5 @@ class Recorder:
         monkeypatch.setattr("time.time", lambda: self.world.now - self.ahead)
         monkeypatch.setenv("COLUMNS", "200")
         command, *more = arguments
-        return CliRunner().invoke(app, [command, pool, "--prometheus", "http://prometheus:9090", *more])
+        named = [pool] if pool else []
+        return CliRunner().invoke(app, [command, *named, "--prometheus", "http://prometheus:9090", *more])

@@ -242,6 +242,8 @@ CASES = [
             "demo --max-replicas 65",
             "demo --attainment 10",
             "demo --price free",
+            "demo --ttft none --tpot none",
+            "demo --hardware b300",
             "record deployment/llama -f llama.rec --step 1",
             "record deployment/llama -f llama.rec --step 10s",
             "lab --load-seconds 7200",
@@ -267,7 +269,10 @@ CASES = [
     ),
     Case(
         "A profile or a page that is not there",
-        ("check-profile sglng --page good.yaml", "check-profile vllm --page none.txt"),
+        (
+            "check-profile sglng --page good.yaml",
+            *(f"check-profile vllm --page {one}" for one in ("none.txt", "good.yaml")),
+        ),
     ),
     Case(
         "A server and a URL at once",

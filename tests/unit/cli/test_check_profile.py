@@ -118,12 +118,6 @@ def test_a_profile_that_is_wrong_is_refused_by_field_with_what_is_allowed_and_gi
     assert said in result.stderr
 
 
-def test_a_page_that_is_none_is_refused(tmp_path: Path) -> None:
-    result = check(tmp_path, page="<html><body>Sign in</body></html>")
-    assert result.exit_code == 2
-    assert "is no page in Prometheus' text format" in result.stderr
-
-
 def test_a_bucket_that_ends_at_no_number_is_left_out_and_named(tmp_path: Path) -> None:
     result = check(tmp_path, page=f'{PAGE}acme_ttft_bucket{{model="m",le="most"}} 7\n')
     assert result.exit_code == 0

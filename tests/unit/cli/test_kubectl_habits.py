@@ -21,7 +21,7 @@ from servingpool.adapters.cluster.errors import ClusterError, Conflict, NotFound
 from servingpool.adapters.cluster.kinds import OPERATOR
 from servingpool.adapters.cluster.pools import Pools, pool_path
 from servingpool.api.crd import manifests
-from servingpool.cli.main import COMMANDS, EXAMPLE, SECTIONS, app, loaded
+from servingpool.cli.main import COMMANDS, EXAMPLE, app, loaded
 
 BEFORE = "servingpool.dev/mode-before-pause"
 
@@ -309,7 +309,6 @@ def test_leases_that_nobody_renews_are_told_with_the_last_holder(late: float, *,
 
 def test_help_has_every_command_below_a_heading_and_no_sentence_is_cut() -> None:
     shown = run("--help").stdout
-    assert [name for names in SECTIONS.values() for name in names] == list(COMMANDS)
     assert "..." not in shown.partition("Look at pools")[2]
     text = " ".join(shown.split())
     assert all(said in text for said in COMMANDS.values())

@@ -92,13 +92,9 @@ def test_whatever_its_mode_a_pool_is_scaled(servingpool: Command, mode: str) -> 
         (("--trace", "pool.yaml"), "the first line must name the columns TIMESTAMP, ContextTokens"),
         (("--trace", "one.csv"), "leaves nothing of a trace of 0 s"),
         (("--fleet", "b300"), "fleet must be a YAML file, or one of h100-8b-tp1"),
-        (("--fleet", "fleet.yaml"), "coldStart: must be 0s to 1h, got 2h"),
         (("--fleet", "typo.yaml"), "coldstart: there is no such field"),
-        (("--policy", "best"), "unknown policy 'best': choose servingpool, static:N, hpa-running[:VALUE], "),
         (("--pool", "nope.yaml"), "cannot read nope.yaml: No such file or directory"),
-        (("--pool", "bad.yaml"), "bad.yaml: spec.targets[0]: min must be at most max, which is 4"),
         (("--pool", "two.yaml"), "two.yaml must hold exactly 1 YAML document, it holds 2"),
-        (("--pool", "broken.yaml"), "cannot read broken.yaml: "),
         (
             ("--pool", "gateway.yaml"),
             "gateway.yaml: a simulated fleet has no gateway: set slo.measuredAt to Engine, got",
@@ -114,12 +110,9 @@ def test_whatever_its_mode_a_pool_is_scaled(servingpool: Command, mode: str) -> 
 def test_unusable_input_ends_with_exit_code_2(servingpool: Command, arguments: tuple[str, ...], said: str) -> None:
     manifest = Path("pool.yaml").read_text()
     Path("one.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n0,10,10\n")
-    Path("fleet.yaml").write_text("{hardware: h100-8b-tp1, coldStart: 2h}")
     Path("typo.yaml").write_text("{hardware: h100-8b-tp1, coldstart: 10s}")
-    Path("bad.yaml").write_text(manifest.replace("min: 1", "min: 9"))
     Path("two.yaml").write_text(f"{manifest}---\n{manifest}")
     Path("gateway.yaml").write_text(manifest.replace("slo: {", "slo: {measuredAt: Gateway, "))
-    Path("broken.yaml").write_text("{")
     Path("several.yaml").write_text(manifest.replace("  targets:\n", "  targets:\n    - {name: spot, max: 4}\n"))
     Path("roles.yaml").write_text(ROLES.read_text())
     Path("gpus.yaml").write_text(manifest.replace("max: 4", "max: 4, gpusPerReplica: 1"))

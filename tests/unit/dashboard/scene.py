@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -16,8 +17,9 @@ from servingpool.adapters.prometheus import own_record
 from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable
 from servingpool.adapters.prometheus.own_record import OwnRecord
+from servingpool.cli import fleet
 from servingpool_dashboard import record
-from servingpool_dashboard.app import application
+from servingpool_dashboard.app import Pages, application
 from servingpool_dashboard.board import Board
 from servingpool_dashboard.guard import LOCAL
 from servingpool_dashboard.pods import Load
@@ -100,11 +102,16 @@ class Prometheus:
     hpa: dict[float, float] = field(default_factory=dict)
     asked: int = 0
 
+    def query(self, query: str, timeout: float) -> Any:
+        if self.silence.prometheus:
+            raise MetricsUnavailable("default", self.silence.prometheus)
+        return self.recorder.query(query, timeout)
+
     def query_range(self, query: str, times: tuple[float, float, float], timeout: float) -> Any:
         self.asked += 1
         if self.silence.prometheus:
             raise MetricsUnavailable("default", self.silence.prometheus)
-        if query.startswith(own_record.HPA_DESIRED):
+        if own_record.HPA_DESIRED in query:
             labels = {"namespace": "monitoring", "exported_namespace": "chat", "horizontalpodautoscaler": "vllm"}
             return Answer([{"metric": labels, "values": [[at, str(value)] for at, value in self.hpa.items()]}])
         return self.recorder.query_range(query, times, timeout)
@@ -157,7 +164,9 @@ class Scene:
     def start(self) -> None:
         """A new process, which has read nothing yet."""
         self.board = Board(lambda: cast("Pools", self.api), None, self.clock, self.told.append)
-        self.app = application(self.board, self.courses, LOCAL, self.clock, grafana=self.grafana, where=self.where)
+        read = partial(fleet.read, self.source(("", "")).config, {})
+        pages = Pages(self.board, self.courses, self.clock, self.grafana, self.where, read)
+        self.app = application(pages, LOCAL)
         self.browser = TestClient(self.app, base_url="http://127.0.0.1:8765")
 
     def store(self, *pools: Raw) -> None:

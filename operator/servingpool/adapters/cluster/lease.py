@@ -92,14 +92,7 @@ class Election:
                 await self.attempt()
             except (ClusterError, TimeoutError) as error:
                 log.warning("%s", str(error) or f"Cannot renew Lease {'/'.join(self._lease)}: no answer in time")
-            if leading != self.leading:
-                leading = not leading
-                if leading:
-                    log.info("Leading as %s", self.identity)
-                else:
-                    log.warning(
-                        "The lease was not renewed for %g s; this operator stops writing.", self._terms.deadline
-                    )
+            leading = log_change(leading, self.leading, f"Leading as {self.identity}", self._terms.deadline)
             led = led or leading
             if led and self._taken:
                 return
@@ -180,6 +173,15 @@ class Election:
             "renewTime": now,
             "leaseTransitions": transitions,
         }
+
+
+def log_change(before: bool, leading: bool, said: str, deadline: float) -> bool:
+    """Log where we may write now and might not `before`, or the reverse. Returns whether we may."""
+    if leading and not before:
+        log.info("%s", said)
+    elif before and not leading:
+        log.warning("The lease was not renewed for %g s; this operator stops writing.", deadline)
+    return leading
 
 
 def timestamp() -> str:

@@ -26,7 +26,7 @@ from typing import Any, Protocol, TypeVar
 
 from servingpool.adapters.cluster.errors import ClusterError, Conflict, NotFound
 from servingpool.adapters.cluster.kinds import OPERATOR
-from servingpool.adapters.cluster.lease import GIVING_BACK, timestamp
+from servingpool.adapters.cluster.lease import GIVING_BACK, log_change, timestamp
 from servingpool.adapters.cluster.objects import Key
 
 log = logging.getLogger(__name__)
@@ -343,14 +343,8 @@ class ShardMembership:
                 except (ClusterError, TimeoutError) as error:
                     log.warning("%s", str(error) or f"Cannot renew Lease {self._name}: no answer in time")
                 self._tell()
-            if leading != self.leading:
-                leading = not leading
-                if leading:
-                    log.info("Writing as one of the operators %s", ", ".join(self.view.members))
-                else:
-                    log.warning(
-                        "The lease was not renewed for %g s; this operator stops writing.", self._terms.deadline
-                    )
+            writing = f"Writing as one of the operators {', '.join(self.view.members)}"
+            leading = log_change(leading, self.leading, writing, self._terms.deadline)
             await asyncio.sleep(max(0.0, self._terms.retry - (self._clock() - started)))
 
     async def attempt(self) -> None:

@@ -38,8 +38,11 @@ Record = dict[Metric, list[Point]]
 """Figures of a pool at one time, by metric."""
 _BY_NAME = {metric.value: metric for metric in Metric}
 _Labels = frozenset[tuple[str, str]]
-_Sources = dict[_Labels, Record]
-"""Rows by the labels that scraping added."""
+_Samples = Callable[[Mapping[str, Any]], Iterable[Sequence[Any]]]
+_Grouped = dict[tuple[tuple[str, str], _Labels], defaultdict[float, dict[_Labels, Record]]]
+"""Records by the pool and the labels that tell clusters apart; then by time, and by the labels that scraping added."""
+CLUSTER = "cluster"
+"""Label by which the series of several clusters in one Prometheus differ."""
 
 
 def one(record: Record, metric: Metric) -> float | None:
@@ -80,8 +83,7 @@ class OwnRecord:
 
         Raises MetricsUnavailable.
         """
-        labels = {"horizontalpodautoscaler": name, **self.match}
-        selector = f"{HPA_DESIRED}{{{','.join(f'{name}={quote(to)}' for name, to in labels.items())}}}"
+        selector = _selector((HPA_DESIRED,), {"horizontalpodautoscaler": name, **self.match})
         found: dict[float, float] = {}
         with closing(PrometheusClient(self.config)) as client:
             rows = client.query_range(selector, (start, end, step), self.config.timeout).rows()
@@ -95,45 +97,64 @@ class OwnRecord:
         return {float(at): float(value) for at, value in row["values"]} if own else {}
 
     def _selector(self, metrics: Iterable[Metric]) -> str:
-        names = "|".join(sorted(metric.value for metric in metrics if metric.labels[:2] == POOL))
-        labels = {"pool": self.key[1], **self.match}
-        return "{" + ",".join((f'__name__=~"{names}"', *(f"{name}={quote(to)}" for name, to in labels.items()))) + "}"
+        return _selector((one for one in metrics if one.labels[:2] == POOL), {"pool": self.key[1], **self.match})
 
-    def _by_time(
-        self,
-        rows: Iterable[Mapping[str, Any]],
-        samples: Callable[[Mapping[str, Any]], Iterable[Sequence[Any]]],
-    ) -> dict[float, Record]:
+    def _by_time(self, rows: Iterable[Mapping[str, Any]], samples: _Samples) -> dict[float, Record]:
         """The record at each time: of several sources at once, that with the newest decision."""
-        times: defaultdict[float, _Sources] = defaultdict(dict)
-        others: set[frozenset[tuple[str, str]]] = set()
-        points = Unread().readable(rows, lambda row: self._points(row, samples))
-        for source, other, metric, said, values in points:
-            others |= {other} if values else set()
-            for at, value in values:
-                found = times[at].setdefault(source, {})
-                found.setdefault(metric, []).append(Point(said, value))
-        if len(others) > 1:
+        mine = {other: times for (key, other), times in _grouped(rows, samples).items() if key == self.key}
+        if len(mine) > 1:
             # Of two of them, what the first says and the second does not.
-            first, second, *_ = sorted(others, key=sorted)
+            first, second, *_ = sorted(mine, key=sorted)
             told = ", ".join(f'{name}="{to}"' for name, to in sorted(first ^ second))
             raise AmbiguousRecord(f"Several pools {'/'.join(self.key)} have a record; they differ by {told}")
-        return {at: max(sources.values(), key=_decided) for at, sources in times.items()}
+        found = (each for times in mine.values() for each in times.items())
+        return {at: max(sources.values(), key=_decided) for at, sources in found}
 
-    def _points(
-        self, row: Mapping[str, Any], samples: Callable[[Mapping[str, Any]], Iterable[Sequence[Any]]]
-    ) -> tuple[_Labels, _Labels, Metric, dict[str, str], list[tuple[float, float]]]:
-        """Of a row the labels of its source, all others, what it is of, and its points; none of another pool's row."""
-        labels = dict(row["metric"])
-        if not all(isinstance(text, str) for text in labels.values()):
-            raise TypeError("a label that is no text")
-        own = labels.pop("namespace", "")
-        mine = (labels.pop("exported_namespace", "") or own, labels.pop("pool")) == self.key
-        metric = _BY_NAME[labels.pop("__name__")]
-        said = {name: labels.pop(name) for name in metric.labels[2:]}
-        source = frozenset((name, to) for name, to in labels.items() if name in ADDED)
-        values = [(float(at), float(value)) for at, value in samples(row)] if mine else []
-        return source, frozenset(labels.items()) - source, metric, said, values
+
+def fleet_record(
+    config: BackendConfig, match: Mapping[str, str], metrics: Iterable[Metric]
+) -> dict[tuple[str, tuple[str, str]], Record]:
+    """Records of all pools now, by cluster, namespace and pool; what is of no pool is of the pool "".
+
+    Raises MetricsUnavailable.
+    """
+    found: dict[tuple[str, tuple[str, str]], Record] = {}
+    with closing(PrometheusClient(config)) as client:
+        rows = client.query(_selector(metrics, match), config.timeout).rows()
+        for (key, other), times in _grouped(rows, lambda row: [row["value"]]).items():
+            place = dict(other).get(CLUSTER, ""), key
+            records = (record for sources in times.values() for record in sources.values())
+            found[place] = max(found.get(place, {}), *records, key=_decided)
+    return found
+
+
+def _grouped(rows: Iterable[Mapping[str, Any]], samples: _Samples) -> _Grouped:
+    found: _Grouped = defaultdict(lambda: defaultdict(dict))
+    for group, source, metric, points in Unread().readable(rows, lambda row: _points(row, samples)):
+        for at, point in points:
+            found[group][at].setdefault(source, {}).setdefault(metric, []).append(point)
+    return found
+
+
+def _selector(metrics: Iterable[str], labels: Mapping[str, str]) -> str:
+    named = (f"{name}={quote(to)}" for name, to in labels.items())
+    return "{" + ",".join((f'__name__=~"{"|".join(sorted(metrics))}"', *named)) + "}"
+
+
+def _points(
+    row: Mapping[str, Any], samples: _Samples
+) -> tuple[tuple[tuple[str, str], _Labels], _Labels, Metric, list[tuple[float, Point]]]:
+    """Of a row its group, the labels of its source, what it is of, and its points by time."""
+    labels = dict(row["metric"])
+    if not all(isinstance(text, str) for text in labels.values()):
+        raise TypeError("a label that is no text")
+    own = labels.pop("namespace", "")
+    key = labels.pop("exported_namespace", "") or own, labels.pop("pool", "")
+    metric = _BY_NAME[labels.pop("__name__")]
+    said = {name: labels.pop(name, "") for name in metric.labels if name not in POOL}
+    source = frozenset((name, to) for name, to in labels.items() if name in ADDED)
+    points = [(float(at), Point(said, float(value))) for at, value in samples(row)]
+    return (key, frozenset(labels.items()) - source), source, metric, points
 
 
 def _decided(record: Record) -> tuple[float, int]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from enum import StrEnum
 from functools import cached_property
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Annotated, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, NamedTuple, Self, TypeVar
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -182,6 +182,17 @@ class Series(Section):
         return (f"{self.name}_sum", f"{self.name}_count") if histogram else (self.name,)
 
 
+def check_forms(figures: Mapping[Any, tuple[Series, ...]], histograms: Container[str]) -> None:
+    """ValueError where a figure names no series, or one in a form that its kind does not have."""
+    for figure, series in figures.items():
+        if not series:
+            raise ValueError(f"figures.{figure} must name a series, got an empty list")
+        histogram = figure in histograms
+        if any(bool(one.count) != (histogram and bool(one.sum)) for one in series):
+            rest = "sum and count together" if histogram else "sum alone, without count"
+            raise ValueError(f"figures.{figure} must have name, or {rest}")
+
+
 class EngineMetrics(Section):
     """Series of an engine that hold each figure. A change of names is another entry in a figure's list."""
 
@@ -208,13 +219,8 @@ class EngineMetrics(Section):
 
     @model_validator(mode="after")
     def _forms(self) -> Self:
+        check_forms(self.figures, HISTOGRAMS)
         for figure, series in self.figures.items():
-            histogram = figure in HISTOGRAMS
-            if not series:
-                raise ValueError(f"figures.{figure} must name a series, got an empty list")
-            if any(bool(one.count) != (histogram and bool(one.sum)) for one in series):
-                rest = "sum and count together" if histogram else "sum alone, without count"
-                raise ValueError(f"figures.{figure} must have name, or {rest}")
             if figure in HISTOGRAMS and any(one.labels for one in series):
                 raise ValueError(f"figures.{figure} must not have labels, as a histogram: use excluded")
             if figure in JUDGED and any(not one.name for one in series):

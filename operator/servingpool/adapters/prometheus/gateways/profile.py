@@ -8,7 +8,15 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from servingpool.adapters.prometheus.engines.profile import EngineMetrics, Figure, Label, LabelValues, Section, Series
+from servingpool.adapters.prometheus.engines.profile import (
+    EngineMetrics,
+    Figure,
+    Label,
+    LabelValues,
+    Section,
+    Series,
+    check_forms,
+)
 
 
 class GatewayFigure(StrEnum):
@@ -97,13 +105,7 @@ class GatewayProfile(Section):
 
     @model_validator(mode="after")
     def _forms(self) -> Self:
-        for figure, series in self.figures.items():
-            if not series:
-                raise ValueError(f"figures.{figure} must name a series, got an empty list")
-            histogram = figure is GatewayFigure.INTER_TOKEN_LATENCY
-            if any(bool(one.count) != (histogram and bool(one.sum)) for one in series):
-                rest = "sum and count together" if histogram else "sum alone, without count"
-                raise ValueError(f"figures.{figure} must have name, or {rest}")
+        check_forms(self.figures, {GatewayFigure.INTER_TOKEN_LATENCY})
         ttft = self.figures.get(GatewayFigure.TIME_TO_FIRST_TOKEN, ())
         if any(one.labels or not one.name for one in ttft):
             raise ValueError("figures.timeToFirstToken must have a name and no labels: use excluded")
