@@ -75,7 +75,7 @@ class Reason(Templated, Entry):
         _READY,
         "{pods} unschedulable; waiting for a node. The scheduler says: {scheduler}.",
         "A cluster autoscaler adds nodes because pods are pending, so this is normal after a scale-up.",
-        "Nothing at first. It turns into Unschedulable if no node comes.",
+        "Wait if a cluster autoscaler adds nodes. Else uncordon, free or add nodes, by what the scheduler says.",
     )
     SCHEDULING_GATED = (
         "SchedulingGated",
@@ -222,7 +222,7 @@ class Reason(Templated, Entry):
         _NOT_READY,
         "{program} keeps resetting spec.replicas (last {ordered} -> {found} at {at}). Make it ignore that field.",
         "Another program, such as a GitOps tool, sets the replicas back. The operator keeps scaling, as HPA does.",
-        "Remove spec.replicas from the manifest, or make the program ignore that field.",
+        "Remove spec.replicas from the manifest, make the program ignore that field, or stop who scales by hand.",
     )
     UNSCHEDULABLE = (
         "Unschedulable",

@@ -218,7 +218,9 @@ def _cause(status: Status) -> Iterator[RenderableType]:
     cause = status.cause
     if cause is not None and cause.type is not ConditionType.SCALING_LIMITED:
         last, since = status.last_decision, cause.last_transition_time
-        when = "" if last is not None and last.at == since else f", since {write(since)}"  # no metric has it
+        # No metric has the time, and that of a True is the beginning of all reasons that are no fault.
+        known = cause.status is not cause.type.good and (last is None or last.at != since)
+        when = f", since {write(since)}" if known else ""
         yield Text(f"{cause.reason}{when}: {cause.message}", style="yellow")
         yield Text(f"What to do: {ACTIONS.get(cause.reason, 'see the conditions')}", style="yellow")
         yield Text("")
@@ -264,8 +266,7 @@ def _targets(targets: Iterable[TargetStatus]) -> Table:
     for one in targets:
         speed = _known(None if one.speed is None else f"{one.speed:g}")
         state = "delivers" if one.stuck is None else Text(one.stuck, style="yellow")
-        counts = (str(one.replicas), str(one.ready), str(one.desired))
-        table.add_row(one.name, *counts, speed, _known(one.cold_start), state)
+        table.add_row(one.name, *map(str, (one.replicas, one.ready, one.desired)), speed, _known(one.cold_start), state)
     return table
 
 

@@ -290,7 +290,7 @@ def test_a_name_near_a_typo_is_told_and_a_pool_of_another_namespace(pools: FakeP
         assert run(command, "qwen3-8").stderr.endswith(". Did you mean qwen3-8b?\n")
 
 
-@pytest.mark.parametrize(("late", "lost"), [(54.0, False), (56.0, True)])
+@pytest.mark.parametrize(("late", "lost"), [(44.0, False), (46.0, True)])
 def test_leases_that_nobody_renews_are_told_with_the_last_holder(late: float, *, lost: bool) -> None:
     """Two and a half minutes after the operator's end old figures stood everywhere as those of now."""
 

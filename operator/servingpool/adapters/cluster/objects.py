@@ -325,7 +325,7 @@ def pod(raw: Raw) -> Pod:
     conditions = {condition["type"]: condition for condition in status.get("conditions", ())}
     ready, scheduled = conditions.get("Ready", {}), conditions.get("PodScheduled", {})
     waits = scheduled.get("reason") if scheduled.get("status") == "False" else None
-    words = str(scheduled.get("message") or "no reason is given").partition(" preemption:")[0][:WORDS]
+    words = str(scheduled.get("message") or "no reason is given").partition(". ")[0][:WORDS]
     labels = meta.get("labels") or {}
     found = Pod(
         name=meta["name"],

@@ -22,7 +22,7 @@ WATCHED = 300
 """Seconds after which the API server ends a watch. We open a new one then."""
 PAUSE = 1.0
 """Seconds between two watches: a proxy may end each at once."""
-LATE = 40.0
+LATE = 30.0
 """Seconds beyond its term for which a Lease may be unrenewed: another operator takes over, and clocks differ."""
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 FIELD_MANAGER = "servingpool-cli"

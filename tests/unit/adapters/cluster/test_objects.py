@@ -133,9 +133,9 @@ def test_a_pod_without_status_is_starting() -> None:
     assert (found.ready_since, found.going, found.unschedulable) == (None, False, "")
 
 
-@pytest.mark.parametrize(("reason", "expected"), [("Unschedulable", "0/3 nodes."), ("SchedulingGated", "")])
+@pytest.mark.parametrize(("reason", "expected"), [("Unschedulable", "0/3 nodes: 3 cordoned"), ("SchedulingGated", "")])
 def test_only_a_pod_that_no_node_has_room_for_is_unschedulable(reason: str, expected: str) -> None:
-    said = "0/3 nodes. preemption: 0/3 nodes."
+    said = "0/3 nodes: 3 cordoned. no new claims to deallocate, preemption: 0/3 nodes."
     found = objects.pod(pod({"type": "PodScheduled", "status": "False", "reason": reason, "message": said}))
     assert found.unschedulable == expected
 
