@@ -87,9 +87,10 @@ faults: $(STAMP)  ## Every fault of docs/records/faults.md that is played, on th
 	@$(BIN)/python -m servingpool_lab.binaries
 	@$(LANE) $@ $(BIN)/python -m pytest -p no:randomly tests/integration/test_faults.py tests/integration/long_faults.py
 
-# Sequences of observations, lives of pools under a budget (a million steps); and rows, objects, profiles, files, selectors and arguments from outside.
+# Sequences of observations, lives of pools under a budget (a million steps), faults of ten minutes; and rows, objects, profiles, files, selectors and arguments from outside.
 FUZZED := decision/test_properties.py gpubudget/test_budget_machine.py gpubudget/test_sharing.py gpubudget/test_part_claims.py \
-	reconcile/test_learned_profile.py reconcile/test_unreadable_objects.py adapters/prometheus/test_rows.py adapters/cluster/test_fuzzed_words.py backtest/test_fuzzed_files.py
+	reconcile/test_learned_profile.py reconcile/test_unreadable_objects.py adapters/prometheus/test_rows.py adapters/cluster/test_fuzzed_words.py \
+	handlers/test_streams.py handlers/test_requests.py backtest/test_fuzzed_files.py
 soak: $(STAMP)  ## The promises on 100,000 random sequences and as many inputs of each kind; SOAK_EXAMPLES for fewer, FUZZ_SEED to repeat
 	@export FUZZ_SEED=$${FUZZ_SEED:-$$RANDOM}; SOAK_EXAMPLES=$(SOAK_EXAMPLES) LANE_NOTE="$(SOAK_EXAMPLES) examples, seed $$FUZZ_SEED" $(LANE) $@ \
 		$(BIN)/python -m pytest -s --timeout 0 $(addprefix tests/unit/,$(FUZZED))

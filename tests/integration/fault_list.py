@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
 from aiohttp import web
 
 from servingpool.adapters.cluster.objects import FIELD_MANAGER
-from servingpool_lab import credentials
-from servingpool_lab.api_client import ApiError
 from servingpool_lab.processes import SupervisedProcess, wait_until
 
 from .conftest import own_namespace
-from .fault_proxy import HOST, reset
+from .fault_proxy import reset
 from .fault_stage import GROWING, LEASE, NEED, STEADY, Fault, Stage, served
-from .operators import PATIENCE, Cluster, deployment, serving_pool
+from .operators import PATIENCE, Cluster, serving_pool
 
 WRITES = 500
 """More than an API server has within the minute in which the operator compares."""
@@ -32,11 +28,6 @@ WRITES = 500
 
 def is_scale(request: web.BaseRequest) -> bool:
     return request.method == "PATCH" and request.path.endswith("/scale")
-
-
-async def no_connection_stands(request: web.BaseRequest, _: bytes) -> web.StreamResponse | None:
-    """Ends a connection that was being made while the others were cut: it would serve for as long as it is kept."""
-    return reset(request)
 
 
 @contextlib.contextmanager
@@ -64,31 +55,6 @@ def stolen_lease(stage: Stage) -> Iterator[None]:
     stage.plane.client.patch(LEASE, {"spec": {"holderIdentity": "a-thief", "renewTime": now}})
     wait_until(lambda: not stage.operator.process.running, PATIENCE, "it leaves")
     yield
-
-
-@contextlib.contextmanager
-def expired_certificate(stage: Stage) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(credentials, "_LIFETIME", timedelta(seconds=-1))
-        expired = stage.authority.issue_server([HOST], [])
-    try:
-        stage.api.show(expired, stage.directory)
-        with stage.api.breaking(no_connection_stands):
-            yield
-    finally:
-        stage.api.show(stage.authority.issue_server([HOST], []), stage.directory)
-
-
-@contextlib.contextmanager
-def no_names(stage: Stage) -> Iterator[None]:
-    """No name can be resolved, and no connection stands."""
-    flag = stage.directory / "no-names"
-    flag.touch()
-    try:
-        with stage.api.breaking(no_connection_stands), stage.metrics.breaking(no_connection_stands):
-            yield
-    finally:
-        flag.unlink()
 
 
 @contextlib.contextmanager
@@ -197,39 +163,6 @@ def never_ready(stage: Stage) -> Iterator[None]:
         annotate(None)
 
 
-@contextlib.contextmanager
-def namespace_deleted_amid_a_scale(stage: Stage) -> Iterator[None]:
-    """The order waits before the API server until the namespace and all in it are gone."""
-    with own_namespace(stage.plane) as name:
-        other = Cluster(stage.plane, stage.cluster.traffic, name)
-        gone, caught = asyncio.Event(), asyncio.Event()
-
-        async def rule(request: web.BaseRequest, _: bytes) -> web.StreamResponse | None:
-            if is_scale(request) and f"/namespaces/{name}/" in request.path:
-                caught.set()
-                await gone.wait()  # if the operator no longer waits, its next order does
-            return None
-
-        with stage.api.breaking(rule, cut=False):
-            stage.plane.apply(deployment(name, "going", 1))
-            other.pool("going", targets=[{"name": "going", "min": 2, "max": 3}])
-            wait_until(caught.is_set, PATIENCE, "it is ordered")
-            stage.plane.client.delete(f"/api/v1/namespaces/{name}")
-            wait_until(
-                lambda: absent(stage, f"/apis/apps/v1/namespaces/{name}/deployments/going"), PATIENCE, "it is gone"
-            )
-            stage.api.call(gone.set)
-            yield
-
-
-def absent(stage: Stage, path: str) -> bool:
-    try:
-        stage.plane.client.get(path)
-    except ApiError as error:
-        return error.status == 404
-    return False
-
-
 QUICK = [
     Fault(
         "Prometheus empty",
@@ -272,29 +205,8 @@ QUICK = [
         never_ready,
         condition(GROWING, "Ready", "RolloutInProgress"),
     ),
-    Fault("DNS gone", "no name resolved, no connection left", no_names, log(r"The lease was not renewed[^\n]*")),
 ]
 """Those of `make test`."""
-
-
-@contextlib.contextmanager
-def missed_delete(stage: Stage) -> Iterator[None]:
-    """Another pool's Deployment is deleted, and the watch does not show it."""
-    name, namespace = "missed", stage.cluster.namespace
-    stage.plane.apply(deployment(namespace, name, 1))
-    stage.cluster.pool(name, targets=[{"name": name, "min": 1, "max": 1}])
-    stage.cluster.wait_condition(name, "Ready", ("True", "SucceededGetScale"))
-
-    def shown(path: str, line: bytes) -> bytes | None:
-        return None if b'"type":"DELETED"' in line and path.endswith("/deployments") else line
-
-    stage.api.line = shown
-    try:
-        stage.plane.client.delete(stage.path(name))
-        yield
-    finally:
-        stage.api.line = None
-        stage.plane.client.delete(stage.cluster.path(name))
 
 
 def of_plane(stage: Stage, name: str) -> SupervisedProcess:
@@ -359,19 +271,7 @@ def last_of_them(stage: Stage) -> str:
 
 
 LONG = [
-    Fault(
-        "watch gap with a missed delete",
-        "a Deployment deleted, the watch's DELETED lost",
-        missed_delete,
-        condition("missed", "Ready", "TargetNotFound"),
-    ),
     Fault("1,000 pools at once", "1,000 pools made in another namespace", thousand_pools, last_of_them),
-    Fault(
-        "certificate expired",
-        "the server shows an expired certificate",
-        expired_certificate,
-        log(r"The lease was not renewed[^\n]*"),
-    ),
     Fault(
         "Prometheus partial",
         "answers without one of two pods",
@@ -379,12 +279,6 @@ LONG = [
         condition(STEADY, "MetricsAvailable", "PartialMetrics"),
     ),
     Fault("Lease stolen", "another holder written into it", stolen_lease, log(r"The lease was lost[^\n]*")),
-    Fault(
-        "namespace deleted amid a scale",
-        "a scale order reaches the API server after its namespace was deleted",
-        namespace_deleted_amid_a_scale,
-        log(r"Cannot scale Deployment [^\n]*/going[^\n]*"),
-    ),
     Fault(
         "API server with an older resourceVersion",
         f"etcd put back to {WRITES} writes before",

@@ -14,7 +14,6 @@ import aiohttp
 from aiohttp import web
 
 from servingpool_lab.control_plane import free_ports
-from servingpool_lab.credentials import Identity
 
 HOST = "localhost"
 """By name, so that it has to be resolved."""
@@ -27,21 +26,17 @@ Rule = Callable[[web.BaseRequest, bytes], Awaitable[web.StreamResponse | None]]
 class Proxy:
     """Listens on loopback while its context lasts. `rule` decides on each request."""
 
-    def __init__(
-        self, upstream: str, *, trust: ssl.SSLContext | None = None, tls: ssl.SSLContext | None = None
-    ) -> None:
-        self._upstream, self._trust, self._tls = upstream, trust, tls
+    def __init__(self, upstream: str, *, trust: ssl.SSLContext | None = None) -> None:
+        self._upstream, self._trust = upstream, trust
         self._port = free_ports(1)[0]
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(lambda *_: None)  # of a connection that was cut there is nobody to tell
         self._connections: set[asyncio.Transport] = set()
         self.rule: Rule | None = None
-        self.line: Callable[[str, bytes], bytes | None] | None = None
-        """Changes a line of a watch, given the path of the watch; None leaves it out."""
 
     @property
     def url(self) -> str:
-        return f"{'https' if self._tls else 'http'}://{HOST}:{self._port}"
+        return f"http://{HOST}:{self._port}"
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
@@ -70,12 +65,6 @@ class Proxy:
         for transport in tuple(self._connections):
             self._loop.call_soon_threadsafe(transport.abort)
 
-    def show(self, identity: Identity, directory: Any) -> None:
-        """Present this certificate from the next connection on."""
-        assert self._tls is not None
-        load(self._tls, identity, directory)
-        self.cut()
-
     def call(self, what: Callable[[], None]) -> None:
         """Have the proxy's own loop call it."""
         self._loop.call_soon_threadsafe(what)
@@ -97,7 +86,7 @@ class Proxy:
         server = web.Server(self._handle)
         self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await self._runner.setup()
-        await web.TCPSite(self._runner, HOST, self._port, ssl_context=self._tls).start()
+        await web.TCPSite(self._runner, HOST, self._port).start()
 
     async def _close(self) -> None:
         await self._session.close()
@@ -124,9 +113,6 @@ class Proxy:
     async def forward(self, request: web.BaseRequest, body: bytes) -> web.StreamResponse:
         """The server's own answer, piece by piece."""
         headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP}
-        watched = "watch=" in request.query_string
-        if watched:
-            headers.pop("Accept-Encoding", None)
         try:
             async with self._session.request(
                 request.method,
@@ -139,27 +125,12 @@ class Proxy:
                 kept = {name: value for name, value in given.headers.items() if name.lower() not in HOP_BY_HOP}
                 answer = web.StreamResponse(status=given.status, reason=given.reason, headers=kept)
                 await answer.prepare(request)
-                if watched:
-                    async for line in lines(given.content):
-                        shown = self.line(request.path, line) if self.line is not None else line
-                        if shown is not None:
-                            await answer.write(shown)
-                else:
-                    async for chunk in given.content.iter_any():
-                        await answer.write(chunk)
+                async for chunk in given.content.iter_any():
+                    await answer.write(chunk)
                 await answer.write_eof()
                 return answer
         except (aiohttp.ClientError, OSError):
             return reset(request)
-
-
-async def lines(stream: aiohttp.StreamReader) -> Any:
-    """Whole lines, however long."""
-    rest = b""
-    async for chunk in stream.iter_any():
-        *whole, rest = (rest + chunk).split(b"\n")
-        for line in whole:
-            yield line + b"\n"
 
 
 def reset(request: web.BaseRequest) -> web.StreamResponse:
@@ -168,30 +139,3 @@ def reset(request: web.BaseRequest) -> web.StreamResponse:
         assert isinstance(request.transport, asyncio.Transport)
         request.transport.abort()
     return web.Response(status=502)
-
-
-def load(context: ssl.SSLContext, identity: Identity, directory: Any) -> None:
-    """Have a server present this certificate."""
-    certificate, key = directory / "proxy.crt", directory / "proxy.key"
-    certificate.write_bytes(identity.certificate)
-    key.write_bytes(identity.key)
-    context.load_cert_chain(certificate, key)
-
-
-def answers(status: int, body: str = "", **headers: str) -> Rule:
-    """Each request is answered so."""
-
-    async def rule(_: web.BaseRequest, __: bytes) -> web.StreamResponse | None:
-        return web.Response(status=status, text=body, headers=headers)
-
-    return rule
-
-
-def late(seconds: float) -> Rule:
-    """Each answer comes so much later."""
-
-    async def rule(_: web.BaseRequest, __: bytes) -> web.StreamResponse | None:
-        await asyncio.sleep(seconds)
-        return None
-
-    return rule

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -25,13 +24,12 @@ import yaml
 from servingpool_lab import audit
 from servingpool_lab.api_client import ApiError
 from servingpool_lab.control_plane import ControlPlane
-from servingpool_lab.credentials import CertificateAuthority
 from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
 from ..pods import is_ready  # noqa: TID252, tests are no package of an installed name
 from .beside import Beside
-from .fault_proxy import HOST, Proxy, load
+from .fault_proxy import Proxy
 from .operators import (
     ACCOUNT,
     ELECTION,
@@ -57,16 +55,6 @@ USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 REQUEST, GRACE = 2.0, 4
 """Seconds that a request takes, and that a pod has to end what it serves."""
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/servingpool-operator"
-NO_NAMES = """\
-import pathlib, socket
-resolve = socket.getaddrinfo
-def getaddrinfo(host, *args, **kwargs):
-    if host == {host!r} and pathlib.Path({flag!r}).exists():
-        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
-    return resolve(host, *args, **kwargs)
-socket.getaddrinfo = getaddrinfo
-"""
-"""A sitecustomize.py: the process resolves no name while a file exists."""
 
 
 class Clients(Beside):
@@ -108,7 +96,6 @@ class Stage:
     prometheus: Prometheus
     clients: Clients
     directory: Path
-    authority: CertificateAuthority
     others: str = ""
     """A namespace with many pools."""
     _seen: int = 0
@@ -218,8 +205,6 @@ class Fault:
     """What the operator tells of it; empty as long as it has told nothing."""
     amid: bool = True
     """Whether it is told while the fault lasts; else once it is over."""
-    lasts: float = 0.0
-    """Seconds for which it lasts at least."""
 
 
 def play(stage: Stage, fault: Fault, where: str) -> None:
@@ -233,12 +218,10 @@ def play(stage: Stage, fault: Fault, where: str) -> None:
             said = fault.told(stage)
         return bool(said)
 
-    begun = time.monotonic()
     with fault.breaks(stage):
         stage.order(2)
         if fault.amid:
             wait_for(told, f"{fault.name} is told", stage)
-        wait_until(lambda: time.monotonic() - begun >= fault.lasts, fault.lasts + 1.0, "it lasts")
     healed = time.monotonic()
     wait_for(lambda: stage.well() and stage.sized(2), f"{fault.name} is over", stage)
     seconds = time.monotonic() - healed
@@ -286,11 +269,8 @@ def staged(cluster: Cluster, prometheus: Prometheus, directory: Path) -> Iterato
     budget = {"apiVersion": "servingpool.dev/v1alpha1", "kind": "GPUBudget", "metadata": {"name": namespace}}
     chosen = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
     plane.apply({**budget, "spec": {"gpus": GPUS, **chosen}})
-    authority = CertificateAuthority()
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    load(tls, authority.issue_server([HOST], []), directory)
     with (
-        Proxy(plane.url, trust=plane._tls, tls=tls) as api,
+        Proxy(plane.url, trust=plane._tls) as api,
         Proxy(prometheus.url) as metrics,
         Clients(cluster) as clients,
     ):
@@ -300,9 +280,8 @@ def staged(cluster: Cluster, prometheus: Prometheus, directory: Path) -> Iterato
         settings["backends"] = [
             {"name": "default", "url": metrics.url, "staleness": "10s", "bearerTokenFile": str(token)}
         ]
-        operator = OperatorProcess(plane, directory, settings, kubeconfig=through(api, authority, plane, directory))
-        operator.process._environment = resolving(directory, operator.process._environment)
-        stage = Stage(cluster, operator, api, metrics, prometheus, clients, directory, authority)
+        operator = OperatorProcess(plane, directory, settings, kubeconfig=through(api, plane, directory))
+        stage = Stage(cluster, operator, api, metrics, prometheus, clients, directory)
         with operator.running():
             try:
                 stage.rest()
@@ -312,24 +291,13 @@ def staged(cluster: Cluster, prometheus: Prometheus, directory: Path) -> Iterato
                 plane.client.delete(f"/apis/servingpool.dev/v1alpha1/gpubudgets/{namespace}")
 
 
-def through(proxy: Proxy, authority: CertificateAuthority, plane: ControlPlane, directory: Path) -> Path:
+def through(proxy: Proxy, plane: ControlPlane, directory: Path) -> Path:
     """The operator's kubeconfig, with the proxy as its server."""
     found = yaml.safe_load(plane.service_account_kubeconfig(NAMESPACE, ACCOUNT).read_text())
-    certificate = directory / "authority.crt"
-    certificate.write_bytes(authority.certificate)
-    found["clusters"][0]["cluster"] = {"server": proxy.url, "certificate-authority": str(certificate)}
+    found["clusters"][0]["cluster"] = {"server": proxy.url}
     path = directory / "through-the-proxy.kubeconfig"
     path.write_text(yaml.safe_dump(found))
     return path
-
-
-def resolving(directory: Path, environment: Any) -> dict[str, str]:
-    """The environment of a process that resolves no name while the file `no-names` exists."""
-    site = directory / "site"
-    site.mkdir(exist_ok=True)
-    (site / "sitecustomize.py").write_text(NO_NAMES.format(host=HOST, flag=str(directory / "no-names")))
-    paths = [str(site), *filter(None, [environment.get("PYTHONPATH", "")])]
-    return {**environment, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def stage_in(namespace: str) -> Any:

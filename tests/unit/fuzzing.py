@@ -19,6 +19,8 @@ SEED = int(os.environ.get("FUZZ_SEED", "36"))
 """`make test` has the same one each time: a change fails for what it changes. `make soak` draws one."""
 counted: Counter[str] = Counter()
 """Examples so far, by test."""
+longest: Counter[str] = Counter()
+"""The worst figure of a matrix so far, by what it is."""
 
 Test = Callable[..., Any]
 

@@ -21,7 +21,7 @@ class Backoffs:
 
     def __iter__(self) -> Iterator[float]:
         """From the first try on."""
-        return chain((1, 1, 2, 3, 5, 8), repeat(10))
+        return chain((1, 1, 2, 3), repeat(4))
 
 
 def settle(settings: kopf.OperatorSettings, *, scoped: bool) -> None:

@@ -12,25 +12,23 @@ from prometheus_client import CollectorRegistry
 
 from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.errors import Conflict, NotFound
-from servingpool.adapters.cluster.kubeconfig import Login
 from servingpool.adapters.cluster.lease import Election, Terms
 from servingpool.adapters.cluster.objects import FIELD_MANAGER
 from servingpool.handlers.watching import Watches
 from servingpool.loop.metrics import LoopMetrics
 from servingpool.loop.operator import Heartbeat, Operator
 from servingpool.loop.reconciler import All
-from servingpool_lab.credentials import write_kubeconfig
 
 from ..adapters.cluster import virtual_time  # noqa: TID252, tests are no package of an installed name
 from ..adapters.cluster.fake_lease import LEASE, Server  # noqa: TID252
 from ..decision.world import START  # noqa: TID252
-from ..fuzzing import EXAMPLES  # noqa: TID252
 from ..reconcile.fake_cluster import TICK  # noqa: TID252
 from ..reconcile.test_other_kinds import OtherKinds  # noqa: TID252
-from .test_streams import FAULTS, REFUSALS, at_once, listening
+from .faults import DURATIONS, FAULTS, Faults, on_virtual_time, well
 
-VERBS = ["discovery", "read", "scale", "status", "lease", "event", "count"]
-"""Requests: `read` is of a target and its scale, `count` of objects of a kind."""
+VERBS = ["discovery", "count", "get of a target", "get of scale", "patch of scale", "patch of status"]
+VERBS += ["get of the Lease", "put of the Lease", "event"]
+"""Requests; `count` is of objects of a kind."""
 
 
 class Apart(OtherKinds):
@@ -38,50 +36,38 @@ class Apart(OtherKinds):
 
     def __init__(self) -> None:
         super().__init__()
-        self.fault: tuple[str, str] | None = None
-        """The request that fails, and how."""
-        self.once, self.asked, self.lease = False, 0, Server()
+        self.faults, self.lease = Faults(), Server()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        verb, fault = verb_of(request), ""
-        if self.fault is not None and self.fault[0] == verb:
-            fault, self.asked = self.fault[1], self.asked + 1
-            self.fault = None if self.once else self.fault
-        if fault in REFUSALS:
-            return web.Response(**{"text": '{"kind": "Status"}', "content_type": "application/json"} | REFUSALS[fault])
-        await asyncio.sleep({"silence": 3600.0, "late": 5.0}.get(fault, 0.0))
-        found: dict[str, Any] = {"metadata": {}}
-        status = 200
-        if fault != "reset":
-            try:
-                found = await self.carry_out(request, verb) or found
-            except (Conflict, NotFound) as error:
-                status = 409 if isinstance(error, Conflict) else 404
-        if fault in {"reset", "lost"}:
-            assert request.transport is not None
-            request.transport.abort()
-        return web.json_response(found, status=status)
+        verb = verb_of(request)
+        return await self.faults.answer(request, verb, lambda: self.carry_out(request, verb))
 
-    async def carry_out(self, request: web.Request, verb: str) -> dict[str, Any] | None:
+    async def carry_out(self, request: web.Request, verb: str) -> web.Response:
+        try:
+            return web.json_response(await self.done(request, verb) or {"metadata": {}})
+        except (Conflict, NotFound) as error:
+            return web.json_response({"metadata": {}}, status=409 if isinstance(error, Conflict) else 404)
+
+    async def done(self, request: web.Request, verb: str) -> dict[str, Any] | None:
         body = await request.json() if request.can_read_body else {}
         match verb:
-            case "scale":
+            case "patch of scale":
                 before, wanted = (each["value"] for each in body)
                 if before != self.services["vllm"].replicas:
                     raise Conflict("it was changed")
                 self.set_replicas("vllm", wanted, by=FIELD_MANAGER)
                 return {"metadata": {}, "spec": {"replicas": wanted}}
-            case "status":
+            case "patch of status":
                 await self.write_status(("chat", "pool"), body["status"])
-            case "lease" if body:
+            case "put of the Lease":
                 return self.lease.write(body["spec"], body["metadata"].get("resourceVersion"))
-            case "lease":
+            case "get of the Lease":
                 return self.lease.read()
             case "count":
                 return {"items": [{"metadata": {}}]}
-            case "discovery" | "read":
-                return await self.get(request.path)
-        return None
+            case "event":
+                return None
+        return await self.get(request.path)
 
     async def serve_for_ever(self) -> None:
         while True:
@@ -103,27 +89,25 @@ class Apart(OtherKinds):
 
 def verb_of(request: web.Request) -> str:
     parts = request.path.split("/")
-    if "leases" in parts or "events" in parts:
-        return "lease" if "leases" in parts else "event"
-    if request.method == "PATCH":
-        return parts[-1]
-    return "count" if "limit" in request.query else "discovery" if len(parts) < 5 else "read"
-
-
-DURATIONS = (0.0, 20.0) if EXAMPLES < 1_000 else (0.0, 20.0, 150.0, 600.0)
-"""Seconds of a fault; 0 for one request."""
+    if "leases" in parts:
+        return "get of the Lease" if request.method == "GET" else "put of the Lease"
+    if "events" in parts:
+        return "event"
+    if parts[-1] in {"scale", "status"}:
+        return f"{request.method.lower()} of {parts[-1]}"
+    return "count" if "limit" in request.query else "discovery" if len(parts) < 5 else "get of a target"
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, "lost"])
 def test_a_fault_of_a_request_is_over_soon_after_it(fault: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request has it in turn, for each duration, and meanwhile min rises by one."""
-    monkeypatch.setattr(asyncio, "to_thread", at_once)
+    on_virtual_time(monkeypatch)
 
     async def story() -> None:
         world, now = Apart(), asyncio.get_running_loop().time
         world.serve(replicas=2, rate=2.0)
-        async with listening(world.answer) as url:
-            cluster = Cluster.of(Login(str(write_kubeconfig(tmp_path / "config", url, b"", token="secret"))))
+        async with world.faults.server(world.answer, tmp_path / "config") as login:
+            cluster = Cluster.of(login)
             election = Election(cluster, LEASE, "me", terms=Terms(), clock=now)
             world.api, world.share, world._time = cluster, All(lambda: election.leading), now  # type: ignore[method-assign]
             world.restart()
@@ -138,18 +122,17 @@ def test_a_fault_of_a_request_is_over_soon_after_it(fault: str, tmp_path: Any, m
             least = world.least(2)
             await asyncio.sleep(100.0)
             for verb, seconds in itertools.product(VERBS, DURATIONS):
-                world.fault, world.once, world.asked = (verb, fault), not seconds, 0
+                world.faults.begin(verb, fault, seconds)
                 stood = world.services["vllm"].replicas
                 least = world.least(1 + stood)
-                await virtual_time.until(lambda: world.asked)
+                await virtual_time.until(lambda: world.faults.asked)
                 await asyncio.sleep(seconds)
                 said = f"{verb} for {seconds} s"
                 assert world.services["vllm"].replicas in {stood, least}, said
-                assert world.asked <= 4.0 * seconds + 2, f"{said}: a busy loop"
-                assert verb == "lease" or operator.problem is None, said
-                world.fault = None if seconds else world.fault
-                async with asyncio.timeout(15.0):
-                    await virtual_time.until(lambda: election.leading and world.well(least))  # noqa: B023
+                assert world.faults.asked <= 4.0 * seconds + 2, f"{said}: a busy loop"
+                assert "Lease" in verb or operator.problem is None, said
+                world.faults.end()
+                await well(verb, lambda: election.leading and world.well(least))  # noqa: B023
                 assert not ended.is_set(), said
             serving.cancel()
             await operator.stop()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import kopf
@@ -16,45 +17,54 @@ from servingpool.adapters.cluster import session
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.kinds import base_of, version_of
 from servingpool.adapters.cluster.kubeconfig import Login, unusable
-from servingpool.adapters.cluster.objects import TargetKey
-from servingpool.handlers import lifecycle
+from servingpool.adapters.cluster.objects import Kind, TargetKey
+from servingpool.api.group import GROUP, KIND, PLURAL, VERSION
 from servingpool.handlers.lifecycle import live
-from servingpool.handlers.watching import Watches
-from servingpool_lab.credentials import write_kubeconfig
+from servingpool.handlers.watching import See, Watches
 
 from ..adapters.cluster import virtual_time  # noqa: TID252, tests are no package of an installed name
+from ..adapters.cluster.virtual_time import event_loop_policy  # noqa: F401, TID252
+from .faults import DURATIONS, FAULTS, REFUSALS, Faults, on_virtual_time, well
 
 DEEPER_THAN_THE_API_SERVER_TAKES = 12_000
-PATH = "/apis/apps/v1/namespaces/chat/deployments"
+DEPLOYMENTS, CRDS = ("apps", "v1", "deployments"), ("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 KINDS = {
-    ("", "v1"): ("namespaces", "Namespace"),
-    ("apps", "v1"): ("deployments", "Deployment"),
-    ("apiextensions.k8s.io", "v1"): ("customresourcedefinitions", "CustomResourceDefinition"),
+    DEPLOYMENTS: "Deployment",
+    (GROUP, VERSION, PLURAL): KIND,
+    ("keda.sh", "v1alpha1", "scaledobjects"): "ScaledObject",
+    CRDS: "CustomResourceDefinition",
+    ("", "v1", "namespaces"): "Namespace",
 }
 DISCOVERY: dict[str, Any] = {
     "/api": {"versions": ["v1"]},
     "/apis": {
         "groups": [
             {"name": group, "versions": [{"version": version}], "preferredVersion": {"version": version}}
-            for group, version in KINDS
+            for group, version, _ in KINDS
             if group
         ]
     },
     **{
-        base_of(version_of(*group)): {
+        base_of(version_of(group, version)): {
             "resources": [
                 {"name": plural, "singularName": "", "kind": kind, "namespaced": True, "verbs": ["list", "watch"]}
             ]
         }
-        for group, (plural, kind) in KINDS.items()
+        for (group, version, plural), kind in KINDS.items()
     },
 }
+PLURALS = {f"{base_of(version_of(*kind[:2]))}/{kind[2]}": kind[2] for kind in KINDS}
 
 
 def deployment(name: str, replicas: int = 1, *, depth: int = 1) -> bytes:
     """With `managedFields` that are nested so deep."""
     meta = {"namespace": "chat", "name": name, "uid": name, "resourceVersion": "7", "managedFields": [{"fieldsV1": 0}]}
-    found = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": {"replicas": replicas}}
+    found = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": meta,
+        "spec": {"replicas": replicas, "group": "keda.sh"},
+    }
     return json.dumps(found).encode().replace(b'"fieldsV1": 0', b'"fieldsV1": ' + nested(depth))
 
 
@@ -63,201 +73,211 @@ def nested(depth: int) -> bytes:
     return b'{"f:]}{": "[[[[", "f:a":' * depth + b"{}" + b', "f:b": [{}]}' * depth
 
 
-def change(found: bytes, kind: str = "MODIFIED") -> bytes:
-    return b'{"type": "%s", "object": %s}\n' % (kind.encode(), found)
+def replicas(body: bytes) -> int:
+    return int(json.loads(body)["spec"]["replicas"])
 
 
 class Server:
-    """An API server with Deployments alone, and the operator's watches on it."""
+    """An API server, and the operator's watches on it."""
 
-    def __init__(self) -> None:
-        self.cache = ClusterCache()
-        self.stored: list[bytes] = []
-        self.lines: asyncio.Queue[bytes | None] = asyncio.Queue()
-        """What the watch sends; None ends it."""
+    def __init__(self, *kinds: Kind) -> None:
+        self.cache, self.faults, self.kinds = ClusterCache(), Faults(), kinds or (DEPLOYMENTS,)
+        self.stored: dict[str, dict[str, tuple[int, bytes]]] = {plural: {} for plural in PLURALS.values()}
+        """Objects and their versions, by plural and name."""
+        self.seen: dict[tuple[str, str], int] = {}
+        """Replicas that were shown, by plural and name."""
+        self.version, self.stirred = 7, asyncio.Event()
+        self.standing: set[str] = set()
+        """Plurals whose watch stands."""
         self.unreadable = 0
         """Times that the credentials cannot be read from now on."""
-        self.fault: tuple[str, str] | None = None
-        """The verb that fails, and how."""
-        self.shown = self.stored
-        """Objects that were listed, or shown by a watch, last."""
-        self.asked = 0
-        """Requests with that verb."""
         self.running: asyncio.Task[None] | None = None
 
+    def put(self, name: str, body: bytes, plural: str = "deployments") -> None:
+        self.version += 1
+        self.stored[plural][name] = (
+            self.version,
+            body.replace(b'"resourceVersion": "7"', b'"resourceVersion": "%d"' % self.version),
+        )
+        self.stir()
+
+    def stir(self) -> None:
+        self.stirred.set()
+        self.stirred = asyncio.Event()
+
+    def see(self, plural: str, see: See) -> See:
+        def seen(raw: Any, *, gone: bool) -> None:
+            see(raw, gone=gone)
+            self.seen[plural, raw["metadata"]["name"]] = raw["spec"]["replicas"]
+
+        return seen
+
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        verb = "discovery" if request.path in DISCOVERY else "watch" if "watch" in request.query else "list"
-        self.asked += 1
-        fault = self.fault[1] if self.fault is not None and self.fault[0] == verb else ""
-        if fault in REFUSALS:
-            return web.Response(**{"text": '{"kind": "Status"}', "content_type": "application/json"} | REFUSALS[fault])
-        if fault == "reset":
-            assert request.transport is not None
-            request.transport.abort()
-        elif fault:
-            await asyncio.sleep({"silence": 3600.0, "late": 5.0}.get(fault, 0.0))
-        if verb == "discovery":
-            return web.json_response(DISCOVERY[request.path])
-        assert request.path == PATH
-        if verb == "list":
-            self.shown = self.stored
-            body = b'{"metadata": {"resourceVersion": "7"}, "items": [' + b",".join(self.stored) + b"]}"
-            return web.Response(body=body, content_type="application/json")
+        if request.path in DISCOVERY:
+            return await self.faults.answer(request, "discovery", lambda: self.discovery(request))
+        plural = PLURALS[request.path]
+        verb, serve = ("watch", self.watch) if "watch" in request.query else ("list", self.list)
+        return await self.faults.answer(request, f"{verb} of {plural}", lambda: serve(request, plural))
+
+    async def discovery(self, request: web.Request) -> web.StreamResponse:
+        """A definition that changes has been seen once kopf looks for its kinds."""
+        self.seen |= {(CRDS[2], name): replicas(body) for name, (_, body) in self.stored[CRDS[2]].items()}
+        return web.json_response(DISCOVERY[request.path])
+
+    async def list(self, _: web.Request, plural: str) -> web.StreamResponse:
+        items = b",".join(body for _, body in self.stored[plural].values())
+        body = b'{"metadata": {"resourceVersion": "%d"}, "items": [%s]}' % (self.version, items)
+        return web.Response(body=body, content_type="application/json")
+
+    async def watch(self, request: web.Request, plural: str) -> web.StreamResponse:
+        """What changes. A fault that begins meanwhile ends it, or silences it; one of lists lets it be begun anew."""
         response = web.StreamResponse()
         await response.prepare(request)
-        if fault in LINES:
-            await response.write(LINES[fault])
-            return response
-        while (line := await self.line(verb)) is not None:
-            await response.write(line)
-        return response
-
-    async def line(self, verb: str) -> bytes | None:
-        """What a watch sends next; None where it ends. One that falls silent stays so."""
-        while self.lines.empty():
-            await asyncio.sleep(0.05)
-            if self.fault is not None and self.fault[0] == verb:
-                if self.fault[1] != "silence":
-                    return None
+        begun, version = self.faults.fault, int(request.query["resourceVersion"])
+        while True:
+            stirred, fault = self.stirred, self.faults.fault
+            if fault is not begun and fault == (f"watch of {plural}", "silence"):
+                self.faults.met()
+                self.standing.discard(plural)
                 await asyncio.sleep(3600.0)
-            if self.shown is not self.stored:
-                self.shown = self.stored
-                return change(self.stored[0])
-        return self.lines.get_nowait()
+            if fault is not begun and fault and fault[0] == f"list of {plural}":
+                await response.write(LINES["an error"])
+            if fault is not begun and fault and fault[0].endswith(f" of {plural}"):
+                self.standing.discard(plural)
+                return response
+            self.standing.add(plural)
+            for each, body in sorted(self.stored[plural].values()):
+                if each > version:
+                    await response.write(b'{"type": "MODIFIED", "object": %s}\n' % body)
+            version = self.version
+            await stirred.wait()
 
-    def replicas(self, name: str) -> int | None:
-        found = self.cache.workload(TargetKey("chat", name))
-        return None if found is None else found.replicas
+    def looked(self, plural: str) -> bool:
+        """Whether its object was shown as it is."""
+        return self.seen.get((plural, "seen")) == replicas(self.stored[plural]["seen"][1])
 
-    async def until(self, name: str, replicas: int) -> None:
+    async def until(self, name: str, replicas: int, plural: str = "deployments") -> None:
         async with asyncio.timeout(60):
-            while self.replicas(name) != replicas:
-                assert self.running is not None
-                assert not self.running.done(), self.running.result()
+            while self.seen.get((plural, name)) != replicas:
+                self.runs()
                 await asyncio.sleep(0.01)
+
+    def runs(self) -> None:
+        assert self.running is not None
+        assert not self.running.done(), self.running.result()
 
 
 @pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "PAUSE", 0.0)
-    monkeypatch.setattr(lifecycle.Backoffs, "__iter__", lambda _: iter(lambda: 0.01, None))
-
-
-@contextlib.asynccontextmanager
-async def listening(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
-    """URL of a server that answers so."""
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(app, shutdown_timeout=0)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    sockets: Any = site._server
-    yield f"http://127.0.0.1:{sockets.sockets[0].getsockname()[1]}"
-    await runner.cleanup()
+def _virtual(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_virtual_time(monkeypatch)
 
 
 @contextlib.asynccontextmanager
 async def operator(server: Server, kubeconfig: Any) -> AsyncIterator[None]:
     """Kopf's own operator on this server."""
-    async with listening(server.answer) as url, running(server, url, kubeconfig):
-        yield
-
-
-@contextlib.asynccontextmanager
-async def running(server: Server, url: str, kubeconfig: Any) -> AsyncIterator[None]:
-    login = Login(str(write_kubeconfig(kubeconfig, url, b"", token="secret")))
     registry, over = kopf.OperatorRegistry(), asyncio.Event()
 
     async def nothing() -> None:
         pass
 
-    async def authenticate() -> kopf.AiohttpSession:
-        return kopf.AiohttpSession(server=url, aiohttp_session=session.session_of(login, tolerant=True))
+    async with server.faults.server(server.answer, kubeconfig) as login:
 
-    live(registry, scoped=True, start=nothing, stop=nothing, login=authenticate)
-    watches = Watches(server.cache, lambda: 0.0, ("chat",))
-    watches._see = {("apps", "v1", "deployments"): server.cache.see_workload}
-    watches.register(registry)
-    server.running = asyncio.create_task(
-        kopf.operator(registry=registry, standalone=True, namespaces=["chat"], stop_flag=over)
-    )
-    try:
-        yield
-    finally:
-        over.set()
-        server.lines.put_nowait(None)
-        await asyncio.wait({server.running}, timeout=30)
+        async def authenticate() -> kopf.AiohttpSession:
+            return kopf.AiohttpSession(server=login.server, aiohttp_session=session.session_of(login, tolerant=True))
+
+        live(registry, scoped=False, start=nothing, stop=nothing, login=authenticate)
+        watches = Watches(server.cache, lambda: 0.0)
+        watches._see = {kind: server.see(kind[2], watches._see[kind]) for kind in server.kinds}
+        watches.register(registry)
+        server.running = asyncio.create_task(
+            kopf.operator(registry=registry, standalone=True, clusterwide=True, stop_flag=over)
+        )
+        try:
+            yield
+        finally:
+            over.set()
+            await asyncio.wait({server.running}, timeout=30)
 
 
 async def test_objects_that_are_nested_deep_are_listed_and_watched_as_the_others_are(tmp_path: Any) -> None:
     depths = [253, 990, 1_020, 1_100, DEEPER_THAN_THE_API_SERVER_TAKES]
     server = Server()
     no_text = deployment("last", 2).replace(b"f:a", b"f:\xff")  # stored by the API server as it came
-    server.stored = [*(deployment(f"hostile-{depth}", 3, depth=depth) for depth in depths), no_text]
+    for depth in depths:
+        server.put(f"hostile-{depth}", deployment(f"hostile-{depth}", 3, depth=depth))
+    server.put("last", no_text)
     async with operator(server, tmp_path / "config"):
         await server.until("last", 2)
         for depth in depths:
             await server.until(f"hostile-{depth}", 3)
-            server.lines.put_nowait(change(deployment(f"hostile-{depth}", 4, depth=depth)))
+            server.put(f"hostile-{depth}", deployment(f"hostile-{depth}", 4, depth=depth))
             await server.until(f"hostile-{depth}", 4)
-        server.lines.put_nowait(change(no_text.replace(b'"replicas": 2', b'"replicas": 5')))
+        server.put("last", no_text.replace(b'"replicas": 2', b'"replicas": 5'))
         await server.until("last", 5)
+        assert server.cache.workload(TargetKey("chat", "hostile-990"))
 
 
-LATER = {"Retry-After": "3600"}
-REFUSALS: dict[str, dict[str, Any]] = {
-    **{str(each): {"status": each, "headers": LATER} for each in (400, 401, 403, 404, 409, 410, 422, 429, 500, 503)},
-    "login page": {"text": "<html>", "content_type": "text/html"},
-    **{
-        text: {"text": text}
-        for text in ("[]", "null", "{}", '{"items": 3}', '{"items": [null]}', '{"metadata": {}, "spec": 1}')
-    },
-}
 LINES = {
     "ends at once": b"",
     "an error": b'{"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcdserver: no leader"}}\n',
     "no metadata": b'{"type": "ADDED", "object": ["metadata"]}\n',
     "a broken line": b'{"type": "MODIFIED", "object": {"meta\n',
-    "cut off": change(deployment("seen", 3))[:40],
+    "cut off": b'{"type": "MODIFIED", "object": {"metadata": {"namespace": "chat", "name": "seen"',
 }
-FAULTS = [*REFUSALS, "reset", "silence", "late"]
-MATRIX = [
-    *((verb, fault) for verb in ("discovery", "list", "watch") for fault in FAULTS),
-    *(("watch", at) for at in LINES),
-]
+REFUSALS.update({line: {"body": body, "text": None, "content_type": None} for line, body in LINES.items()})
+WATCHED = (DEPLOYMENTS, (GROUP, VERSION, PLURAL), ("keda.sh", "v1alpha1", "scaledobjects"))
+PLACES = [plural for _, _, plural in (*WATCHED, CRDS)]
 
 
-@pytest.mark.parametrize(("verb", "fault"), MATRIX)
-def test_a_fault_of_the_api_server_is_over_soon_after_it(
-    verb: str, fault: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """20 s of it. Its requests are counted: none is asked again and again without a pause."""
-    monkeypatch.undo()
-    monkeypatch.setattr(asyncio, "to_thread", at_once)
+@pytest.mark.parametrize("fault", [*FAULTS, *LINES])
+def test_a_fault_of_lists_and_watches_is_over_soon_after_it(fault: str, tmp_path: Any) -> None:
+    """Of each kind in turn, and of those of definitions; the other kinds are followed meanwhile."""
+    verbs = ("watch",) if fault in LINES else ("list", "watch")
 
-    async def story() -> None:
-        server = Server()
-        server.stored = [deployment("seen")]
-        if verb == "discovery":
-            server.fault = verb, fault
+    async def story(seconds: float) -> None:
+        server = Server(*WATCHED)
+
+        def put(*plurals: str) -> None:
+            for plural in plurals:
+                server.put("seen", deployment("seen", server.version), plural)
+
+        def followed(*but: str) -> bool:
+            """Definitions from now on: kopf does not look at those that a list shows."""
+            server.runs()
+            kinds = {*PLACES} - {*but}
+            return server.standing >= kinds and all(map(server.looked, kinds - {CRDS[2]}))
+
+        put(*PLACES)
+        if fault not in LINES:
+            server.faults.begin("discovery", fault, seconds)
         async with operator(server, tmp_path / "config"):
-            if verb != "discovery":
-                await server.until("seen", 1)
-                server.fault, server.asked = (verb, fault), 0
-            await asyncio.sleep(20.0)
-            server.stored, server.fault = [deployment("seen", 2)], None
-            assert server.asked < 40, "a busy loop"
-            over = asyncio.get_running_loop().time()
-            await server.until("seen", 2)
-            assert asyncio.get_running_loop().time() - over < (75.0 if fault == "silence" else 15.0)
+            await asyncio.sleep(seconds)
+            server.faults.end()
+            await well("discovery at the start", followed)
+            if fault not in LINES:
+                server.faults.begin("discovery", fault, seconds)
+                put(CRDS[2])
+                await virtual_time.until(lambda: server.faults.asked)
+                put(*PLACES)
+                await asyncio.sleep(seconds)
+                assert not seconds or followed(), "others are followed"
+                server.faults.end()
+                put(CRDS[2])
+                await well("discovery", lambda: followed() and server.looked(CRDS[2]))
+            for verb, kind in itertools.product(verbs, PLACES):
+                server.faults.begin(f"{verb} of {kind}", fault, seconds)
+                server.stir()
+                await virtual_time.until(lambda: server.faults.asked)
+                put(*PLACES)
+                await asyncio.sleep(seconds)
+                assert not seconds or followed(kind), "others are followed"
+                assert server.faults.asked < 40 + seconds, "a busy loop"
+                server.faults.end()
+                silent = fault == "silence" and verb == "watch"
+                await well(f"{verb} of {kind}", followed, 75.0 if silent else 15.0)
 
-    virtual_time.run(story)
-
-
-async def at_once(do: Any, *args: Any, **named: Any) -> Any:
-    """Virtual time does not wait for threads."""
-    return do(*args, **named)
+    for seconds in DURATIONS:
+        virtual_time.run(lambda: story(seconds))  # noqa: B023
 
 
 async def test_credentials_that_cannot_be_read_are_waited_for(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,6 +291,7 @@ async def test_credentials_that_cannot_be_read_are_waited_for(tmp_path: Any, mon
 
     monkeypatch.setattr(session, "FRESH", 0.0)
     monkeypatch.setattr(Login, "authorization", authorization)
-    server.stored, server.unreadable = [deployment("seen")], 5
+    server.put("seen", deployment("seen"))
+    server.unreadable = 5
     async with operator(server, tmp_path / "config"):
         await server.until("seen", 1)

@@ -44,11 +44,9 @@ from servingpool.adapters.cluster.kinds import (
 from servingpool.adapters.cluster.kubeconfig import Login
 from servingpool.adapters.cluster.objects import DELETION_COST, FIELD_MANAGER, Count, Key, Kind, Workload, revision_of
 from servingpool.adapters.cluster.older_schema import without
-from servingpool.adapters.cluster.session import session_of
+from servingpool.adapters.cluster.session import TIMEOUT, session_of
 from servingpool.api.group import API_VERSION, BUDGET_PLURAL, KIND, PLURAL
 
-TIMEOUT = 10.0
-"""Seconds for one request. The client's own default is five minutes: twenty ticks."""
 WATCHED = 300
 """Seconds after which the API server ends a watch."""
 AT_ONCE = 100
@@ -293,17 +291,12 @@ class Cluster(Connection):
         """Post an event on a ServingPool. `type_` is Normal or Warning."""
         namespace, name = pool
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        about = {"apiVersion": API_VERSION, "kind": KIND, "namespace": namespace, "name": name, "uid": uid}
         event = {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"generateName": f"{name}.", "namespace": namespace},
-            "involvedObject": {
-                "apiVersion": API_VERSION,
-                "kind": KIND,
-                "namespace": namespace,
-                "name": name,
-                "uid": uid,
-            },
+            "involvedObject": about,
             "type": type_,
             "reason": reason,
             "message": message[:LONGEST_EVENT],

@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 
 FRESH = 10.0
 """Seconds for which a token counts as it was read, and between two tries with credentials read anew."""
+TIMEOUT = 10.0
+"""Seconds for one request of ours, and within which an answer to kopf begins. aiohttp would wait for five minutes, kopf
+for one."""
 PAUSE = 5.0
 """Seconds before a watch begins anew after an error: it lists all objects then."""
 _origin = attrgetter("scheme", "host", "port")
@@ -83,7 +86,8 @@ class _Authorized:
 async def _as_outage(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
     """The answer, of which kopf can read what it reads. Anything else is an outage: kopf asks again, with pauses."""
     try:
-        found = await send(request)
+        async with asyncio.timeout(TIMEOUT):
+            found = await send(request)
     except ClusterError as error:  # a token's file is being replaced, or the program that gives the token failed
         raise aiohttp.ClientConnectionError(str(error)) from error
     asked, why = request.url.query, f"{found.status} {found.reason}"
