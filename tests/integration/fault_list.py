@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from servingpool_lab.processes import SupervisedProcess, wait_until
 
 from .conftest import own_namespace
 from .fault_proxy import reset
-from .fault_stage import GROWING, LEASE, NEED, STEADY, Fault, Stage, served
+from .fault_stage import GROWING, NEED, STEADY, Fault, Stage, served
 from .operators import PATIENCE, Cluster, serving_pool
 
 WRITES = 500
@@ -46,15 +45,6 @@ def killed_amid_a_patch(stage: Stage) -> Iterator[None]:
     with stage.api.breaking(rule, cut=False):
         yield
         wait_until(lambda: not stage.operator.process.running, PATIENCE, "it is killed")
-
-
-@contextlib.contextmanager
-def stolen_lease(stage: Stage) -> Iterator[None]:
-    """Somebody writes another holder into it, and never renews it."""
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    stage.plane.client.patch(LEASE, {"spec": {"holderIdentity": "a-thief", "renewTime": now}})
-    wait_until(lambda: not stage.operator.process.running, PATIENCE, "it leaves")
-    yield
 
 
 @contextlib.contextmanager
@@ -87,13 +77,6 @@ def rows(change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> Call
         return stage.metrics.breaking(rule)
 
     return breaks
-
-
-def without_a_pod(result: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """As of a store of which a shard is away: of `steady` the pod whose name is last is missing."""
-    pods = sorted({row["metric"].get("pod", "") for row in result})
-    gone = [pod for pod in pods if pod.startswith(STEADY)][1:]
-    return [row for row in result if row["metric"].get("pod") not in gone]
 
 
 def condition(name: str, type_: str, *bad: str) -> Callable[[Stage], str]:
@@ -148,21 +131,6 @@ def half_evicted(stage: Stage) -> Iterator[None]:
         os.kill(kubelets, signal.SIGCONT)
 
 
-@contextlib.contextmanager
-def never_ready(stage: Stage) -> Iterator[None]:
-    """A new template whose pods never become ready, as where their image cannot be pulled; it is taken back."""
-
-    def annotate(value: str | None) -> None:
-        template = {"metadata": {"annotations": {"servingpool.dev/never-ready": value}}}
-        stage.plane.client.patch(stage.path(GROWING), {"spec": {"template": template}})
-
-    try:
-        annotate("true")
-        yield
-    finally:
-        annotate(None)
-
-
 QUICK = [
     Fault(
         "Prometheus empty",
@@ -198,12 +166,6 @@ QUICK = [
             if (fleet := stage.cluster.status(STEADY)["fleet"]) != f"{NEED}/{NEED}/{NEED}"
             else ""
         ),
-    ),
-    Fault(
-        "image pull failure",
-        "a rollout whose pods never become ready, taken back",
-        never_ready,
-        condition(GROWING, "Ready", "RolloutInProgress"),
     ),
 ]
 """Those of `make test`."""
@@ -272,13 +234,6 @@ def last_of_them(stage: Stage) -> str:
 
 LONG = [
     Fault("1,000 pools at once", "1,000 pools made in another namespace", thousand_pools, last_of_them),
-    Fault(
-        "Prometheus partial",
-        "answers without one of two pods",
-        rows(without_a_pod),
-        condition(STEADY, "MetricsAvailable", "PartialMetrics"),
-    ),
-    Fault("Lease stolen", "another holder written into it", stolen_lease, log(r"The lease was lost[^\n]*")),
     Fault(
         "API server with an older resourceVersion",
         f"etcd put back to {WRITES} writes before",

@@ -287,13 +287,6 @@ def test_an_autoscaler_that_turns_to_another_target_lets_go_of_the_first() -> No
     assert cache.autoscalers(TargetKey("chat", "other")) == []
 
 
-def test_of_a_pool_what_nobody_reads_is_not_kept() -> None:
-    cache = ClusterCache()
-    meta = {"namespace": "chat", "name": "pool", "uid": "s-1", "resourceVersion": "7", "generation": 2}
-    cache.see_pool({"metadata": {**meta, "managedFields": [{}]}, "spec": {"model": "llama"}}, gone=False)
-    assert cache.pools["chat", "pool"] == {"metadata": meta, "spec": {"model": "llama"}}
-
-
 def marked(uid: str, *, going: bool = False) -> dict[str, Any]:
     raw = pod(uid, going=going)
     fields: dict[str, Any] = {"f:metadata": {"f:annotations": {f"f:{DELETION_COST}": {}}}}
