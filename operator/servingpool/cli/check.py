@@ -31,11 +31,12 @@ from servingpool.adapters.prometheus.samples import (
 from servingpool.api.spec import Gateway
 from servingpool.catalogue.conditions import Reason
 from servingpool.catalogue.plain import plain
-from servingpool.cli.figures import ANY_ENGINE, Target, where
+from servingpool.cli.figures import ANY_ENGINE, Target
+from servingpool.cli.figures import where as told_where
 from servingpool.cli.kubectl import Namespace, namespace_of, told
 from servingpool.cli.logs import quiet
 from servingpool.cli.output import echo, table
-from servingpool.cli.source import Options, asks, settings, unavailable
+from servingpool.cli.source import Options, Where, asks, settings, unavailable
 from servingpool.cli.usage import workload, wrong
 from servingpool.decision.observation import Unknown
 from servingpool.reconcile.config import OperatorConfig
@@ -58,6 +59,7 @@ def check(
         typer.Option(metavar="NAME[/WORKLOAD]", help="Look at this gateway too. Default: the backend's."),
     ] = None,
     model: Annotated[str | None, typer.Option(help="What spec.model would be. Default: as the metrics tell.")] = None,
+    backlog: Annotated[str | None, typer.Option(metavar="QUERY", help="Ask a query of spec.batch.backlog too.")] = None,
 ) -> None:
     """Ask Prometheus what the operator would ask: all servers of a configuration, or all figures of a workload.
 
@@ -89,10 +91,21 @@ def check(
     meters = [each for each, profile in found.known_gateways.items() if profile.meters]
     if engine is not None and known[engine].metered and (before is None or before.name not in meters):
         wrong(f"--engine {engine} exports no metrics; give --gateway one that meters it ({', '.join(meters)})")
-    looked_at, path = Target(within, kind, name, engine, model), asked.kubeconfig
+    if backlog is not None and not asyncio.run(_answers(backlog, chosen)):
+        raise typer.Exit(1)
     with told():
-        usable = asyncio.run(check_target(looked_at, chosen, known, found.known_gateways, path, asked.context, before))
+        usable = asyncio.run(check_target(Target(within, kind, name, engine, model), asked, before))
     raise typer.Exit(0 if usable else 1)
+
+
+async def _answers(query: str, config: BackendConfig) -> bool:
+    """Print the answer to a backlog's query. Whether it is a number."""
+    prometheus = PrometheusBackend(config)
+    found = await prometheus.number(query)
+    await prometheus.close()
+    unknown = isinstance(found, Unknown)
+    echo(f"Backlog: {found.reason if isinstance(found, Unknown) else format(found, ',g')}.", err=unknown)
+    return not unknown
 
 
 def _gateway(given: str | None, namespace: str, backend: BackendConfig, settings: OperatorConfig) -> OwnGateway | None:
@@ -107,23 +120,21 @@ def _gateway(given: str | None, namespace: str, backend: BackendConfig, settings
 
 def _check_backends(backends: Sequence[BackendConfig]) -> int:
     problems = asyncio.run(_ask(backends))
-    for backend in backends:
-        problem = problems[backend.name]
+    for backend, problem in zip(backends, problems, strict=True):
         if problem is None:
             echo(f"Prometheus backend '{backend.name}' answers. URL: {backend.url}")
         else:
             echo(unavailable(problem.reason, backend), err=True)
-    return 1 if any(problem is not None for problem in problems.values()) else 0
+    return 1 if any(problem is not None for problem in problems) else 0
 
 
-async def _ask(backends: Sequence[BackendConfig]) -> Mapping[str, Unknown | None]:
-    """Why backends do not answer, by name; None where a backend answers."""
+async def _ask(backends: Sequence[BackendConfig]) -> list[Unknown | None]:
+    """Why backends do not answer; None where a backend answers."""
     opened = [PrometheusBackend(backend) for backend in backends]
     try:
-        problems = await asyncio.gather(*(backend.check() for backend in opened))
+        return await asyncio.gather(*(backend.check() for backend in opened))
     finally:
         await asyncio.gather(*(backend.close() for backend in opened))
-    return {backend.config.name: problem for backend, problem in zip(opened, problems, strict=True)}
 
 
 ANY_SLO = ReadRequest(ttft_bounds=frozenset({1.0}), tpot_bounds=frozenset({0.1}))
@@ -133,20 +144,13 @@ Replicas = Mapping[str, str]
 """Names of pods, and of the replica that each belongs to."""
 
 
-async def check_target(
-    target: Target,
-    backend: BackendConfig,
-    engines: Mapping[str, EngineMetrics],
-    gateways: Mapping[str, GatewayProfile],
-    kubeconfig: str | None,
-    context: str | None,
-    gateway: OwnGateway | None = None,
-) -> bool:
+async def check_target(target: Target, where: Where, gateway: OwnGateway | None = None) -> bool:
     """Print what the engines and the `gateway` before them export. Whether a pool could be scaled on it.
 
     Raises ClusterError where the cluster does not answer.
     """
-    cluster = await Cluster.connect(kubeconfig, context)
+    engines, gateways = where.config.known_engines, where.config.known_gateways
+    cluster = await Cluster.connect(where.kubeconfig, where.context)
     try:
         found, pods = await ready_pods(cluster, target.namespace, target.kind, target.name)
     finally:
@@ -154,7 +158,7 @@ async def check_target(
     if not pods:
         echo(f"{found.key.kind} {target.namespace}/{target.name} has no ready pod to look at.", err=True)
         return False
-    prometheus = PrometheusBackend(backend, engines, gateways)
+    prometheus = PrometheusBackend(where.source, engines, gateways)
     try:
         metered = target.engine is not None and engines[target.engine].metered
         if metered:
@@ -260,7 +264,7 @@ def _line(each: Sequence[Found], seen: Inspection, profile: EngineMetrics) -> tu
     shown = there[0] if there else each[0]
     age = seen.ages.get(shown.figure)
     newest = "-" if age is None or not there else f"{age:.0f} s ago"
-    return f"{len(there)}", newest, where(shown, profile)
+    return f"{len(there)}", newest, told_where(shown, profile)
 
 
 async def check_gateway(

@@ -150,29 +150,7 @@ def encode_header(header: Header) -> bytes:
 
 def encode(chunk: Chunk) -> bytes:
     """A further member of the file."""
-    return _member(
-        orjson.dumps(
-            {
-                "begin": chunk.begin,
-                "end": chunk.end,
-                "requested": chunk.requested,
-                "scrapes": [
-                    {
-                        "pod": each.pod,
-                        "at": each.at,
-                        "ttft_from_admission": each.ttft_from_admission,
-                        "figures": dict(each.figures),
-                        "histograms": {
-                            name: {"bounds": one.bounds, "counts": one.counts, "total": one.total, "count": one.count}
-                            for name, one in each.histograms.items()
-                        },
-                    }
-                    for each in chunk.scrapes
-                ],
-            },
-            option=orjson.OPT_SERIALIZE_NUMPY,
-        )
-    )
+    return _member(orjson.dumps(chunk, option=orjson.OPT_SERIALIZE_NUMPY))
 
 
 def decode_header(document: Any) -> Header:

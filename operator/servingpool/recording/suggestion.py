@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import resources
+from string import Template
 from typing import Any
 
 import numpy as np
@@ -33,6 +37,10 @@ GROWTH = 2
 """Ratio of the suggested max to the present replicas where no autoscaler sets a max."""
 WIDTH = 100
 """Characters of a comment's line."""
+BROKERS = yaml.safe_load(resources.files(__package__).joinpath("brokers.yaml").read_text())
+"""Query for a broker's backlog by the type of KEDA's trigger."""
+BACKLOG = re.compile(r"(?!.*(vllm|sglang|tgi|trt)).*(backlog|queue|lag|pending|messages)", re.DOTALL | re.IGNORECASE)
+"""Query of a prometheus trigger on what waits in a broker, and not in engines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +164,7 @@ def _scalar(name: str) -> str:
 def manifest(facts: Facts) -> str:
     """YAML of a ServingPool in Recommend mode, with comments."""
     low, high, bounds_from = _bounds(facts)
+    waits = next(filter(None, map(backlog_of, facts.autoscalers)), None)
     lines = [
         *_comment(_head(facts), 0),
         f"apiVersion: {API_VERSION}",
@@ -167,8 +176,7 @@ def manifest(facts: Facts) -> str:
         *_line(f"model: {json.dumps(facts.model, ensure_ascii=False)}", facts.origin, 2),
         *_line(f"engine: {facts.engine}", facts.origin, 2),
         *_line("mode: Recommend", "It computes a replica count and does not apply it. Set Auto to scale.", 2),
-        "  slo:",
-        *_slo(facts),
+        *(["  slo:", *_slo(facts)] if waits is None else _batch(*waits)),
         "  targets:",
         f"    - name: {_scalar(facts.name)}",
         *_kind(facts),
@@ -209,6 +217,26 @@ def _kind(facts: Facts) -> list[str]:
     if facts.kind == "Deployment":
         return []
     return [f"      apiVersion: {facts.api_version}", f"      kind: {facts.kind}"]
+
+
+def backlog_of(scaler: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Query for the backlog that a trigger of an autoscaler looks at, and the trigger's type; None without one."""
+    for one in scaler.get("spec", {}).get("triggers") or ():
+        kind, given = str(one.get("type")), one.get("metadata") or {}
+        if kind in BROKERS and (kind != "prometheus" or BACKLOG.match(str(given.get("query")))):
+            with suppress(KeyError):
+                return Template(BROKERS[kind]).substitute(given), kind
+    return None
+
+
+def _batch(query: str, kind: str) -> Iterator[str]:
+    yield "  batch:"
+    said = "Assumed: how long after a request came must it be done? 5m to 168h; or write finishBy, a time of day."
+    yield from _line("finishWithin: 4h", said, 4)
+    yield "    backlog:"
+    asks = "`servingpool check KIND/NAME --backlog QUERY` asks it."
+    yield from _line(f"query: {json.dumps(query)}", f"What waits, by the trigger {kind}. {asks}", 6)
+    yield from _line("unit: requests", "Or tokens, if it counts those.", 6)
 
 
 def _slo(facts: Facts) -> Iterator[str]:
@@ -256,7 +284,8 @@ def _bounds(facts: Facts) -> tuple[int, int, str]:
     """The min, the max, and where they come from."""
     for raw in facts.autoscalers:
         low, high = bounds_of(raw)
-        return max(1, low), max(1, low, high), f"From {raw['kind']} {raw['metadata']['name']}."
+        low = max(1 if backlog_of(raw) is None else 0, low)
+        return low, max(1, low, high), f"From {raw['kind']} {raw['metadata']['name']}."
     high = max(1, GROWTH * facts.replicas)
     return 1, high, f"No autoscaler sets it: from 1 to {GROWTH} times the present {facts.replicas} replicas."
 
@@ -267,10 +296,11 @@ def _lost(raw: Mapping[str, Any]) -> Iterator[str]:
     if raw["kind"] == "ScaledObject":
         triggers = spec.get("triggers") or ()
         kinds = sorted({str(one.get("type")) for one in triggers})
-        yield f"{name}: its triggers ({', '.join(kinds)}) are replaced by the SLO."
+        batch = backlog_of(raw) is not None
+        yield f"{name}: its triggers ({', '.join(kinds)}) are replaced by {'batch' if batch else 'the SLO'}."
         if "cron" in kinds:
             yield f"{name}: its schedule (cron) is not taken over; write it as spec.schedules."
-        if int(spec.get("minReplicaCount", 0)) == 0:
+        if int(spec.get("minReplicaCount", 0)) == 0 and not batch:
             yield f"{name}: scale to zero is lost; min is 1. min 0 needs metrics.gateway."
         if spec.get("fallback"):
             yield f"{name}: its fallback is lost; without metrics a ServingPool keeps the replicas."

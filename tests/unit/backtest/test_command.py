@@ -178,13 +178,6 @@ def test_schedules_count_at_the_times_of_the_history(servingpool: Command) -> No
     assert "1 to 16 replicas of 4 GPUs; others by schedule evening" in Path("report/backtest.html").read_text()
 
 
-def test_a_file_that_is_no_recording_is_named_with_the_reason(servingpool: Command) -> None:
-    Path("llama.rec").write_text("TIMESTAMP,ContextTokens\n")
-    result = servingpool(*BASE)
-    assert result.exit_code == 1
-    assert "llama.rec is no recording: it is not a gzip file, or damaged" in result.output
-
-
 @pytest.fixture
 def two(servingpool: Command) -> Command:
     """A second recording beside the first, and one that was cut off."""

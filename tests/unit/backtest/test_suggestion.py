@@ -93,8 +93,24 @@ def test_a_scaled_object_loses_zero_and_its_schedule() -> None:
     text = manifest(replace(FACTS, autoscalers=(SCALED_OBJECT,)))
     target = ServingPool.read(yaml.safe_load(text)).spec.targets[0]
     assert (target.min, target.max) == (1, 6)
-    assert "scale to zero is lost; min is 1" in text
     assert "its schedule (cron) is not taken over; write it as spec.schedules" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "query"),
+    [
+        ("redis", {"listName": "nightly"}, 'sum(redis_key_size{key="nightly"}) or (0 * max(redis_up == 1))'),
+        ("kafka", {"topic": "t", "consumerGroup": "g"}, 'sum(kafka_consumergroup_lag{consumergroup="g", topic="t"})'),
+        ("prometheus", {"query": "sum(my_backlog)"}, "sum(my_backlog)"),
+        ("prometheus", {"query": "avg(vllm:request_queue_time_seconds_sum)"}, None),
+    ],
+)
+def test_a_trigger_on_a_brokers_backlog_makes_a_batch_pool(kind: str, given: dict[str, str], query: str | None) -> None:
+    spec = {"maxReplicaCount": 6, "triggers": [{"type": kind, "metadata": given}]}
+    text = manifest(replace(FACTS, autoscalers=({**SCALED_OBJECT, "spec": spec},)))
+    batch, target = (pool := ServingPool.read(yaml.safe_load(text)).spec).batch, pool.targets[0]
+    assert (None if batch is None else batch.backlog.query, target.min) == (query, 0 if query else 1)
+    assert ("scale to zero is lost" in text) == (query is None)
 
 
 def test_nothing_known_gives_a_valid_pool_that_says_so() -> None:

@@ -231,15 +231,6 @@ class TestGoals:
         (line,) = goals.losses([results])
         assert line == "`tiny`: misses the SLO in 1 of 2 seeds: 90.00% at worst, 95.10% after the first 10 minutes."
 
-    def test_what_somebody_else_does_for_less_is_told(self) -> None:
-        results = results_of(fleets=[a_run(0.96, 8.0)], static_size=3)
-        results.ours[False, 0] = a_run(0.96, 10.0)
-        results.baselines = {"keda": a_baseline("keda", a_run(0.96, 9.0))}
-        assert goals.losses([results]) == [
-            "`tiny`: the best static fleet in hindsight holds the SLO with 20% fewer GPU-hours.",
-            "`tiny`: KEDA production-stack with defaults holds the SLO with 10% fewer GPU-hours.",
-        ]
-
 
 @pytest.mark.parametrize("guess", [1, 2, 7, 40, 90])
 @pytest.mark.parametrize("needed", [1, 2, 6, 7, 8, 40, 41])

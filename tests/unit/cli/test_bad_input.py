@@ -145,7 +145,7 @@ POOL = ("pause chat", "resume chat", "adopt chat", "release chat", "explain chat
 CLUSTER = (*POOL, "check deployment/llama", "suggest deployment/llama")
 RECORDS = ("record deployment/llama -f llama.rec", "backtest deployment/llama --ttft 2s --max 4")
 BLIND = "record deployment/llama --engine vllm --model llama -f llama.rec"
-OWN = ("history chat", "compare chat", "explain chat --at 2026-11-20T03:12")
+OWN = ("history chat", "compare chat", "explain chat --at 2026-11-20T03:12", "fleet")
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ CASES = [
     Case("Prometheus does not answer", (*OWN, "suggest deployment/llama", BLIND), prometheus=None),
     Case("A login page instead of Prometheus", (*OWN, "suggest deployment/llama", BLIND), prometheus=html),
     Case("Prometheus needs credentials (401)", (*OWN, "suggest deployment/llama", BLIND), prometheus=unauthorized),
-    Case("No history", (*OWN, BLIND)),
+    Case("No history", (*OWN, BLIND, "check deployment/llama --backlog up")),
     Case("Prometheus' clock is 2 h ahead of this machine's", ("history chat",), prometheus=ahead),
     Case(
         "A kind that the API server does not have",
@@ -296,7 +296,7 @@ CASES = [
     Case("A trace that is not there", ("demo --trace /nonexistent.csv", "demo --trace azure")),
     Case("A target and all targets", ("suggest deployment/llama -A", "suggest", "backtest")),
     Case("A mode that stops it", ("resume chat --mode Paused",)),
-    Case("No file", ("backtest --from none.rec", "check --config none.yaml")),
+    Case("No file", ("backtest --from none.rec", "backtest --from good.yaml", "check --config none.yaml")),
 ]
 BACKENDS = "backends: [{name: default, url: 'http://prometheus:9090'%s}]\n"
 FILES = {
@@ -307,7 +307,7 @@ FILES = {
     "misspelt.yaml": "leaderElecton: {}\n" + BACKENDS % "",
     "configmap.yaml": f"kind: ConfigMap\ndata: {{config.yaml: {json.dumps(BACKENDS % '')}}}\n",
 }
-ASKS_PROMETHEUS = {"history", "compare", "check", "suggest", "record", "backtest"}
+ASKS_PROMETHEUS = {"fleet", "history", "compare", "check", "suggest", "record", "backtest"}
 
 
 Tell = Callable[[str, str], Told]

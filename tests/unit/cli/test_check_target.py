@@ -18,6 +18,7 @@ from servingpool.adapters.prometheus.promql import Queries
 from servingpool.adapters.prometheus.samples import FleetReading, ReadRequest
 from servingpool.cli import check
 from servingpool.cli.figures import Target
+from servingpool.cli.source import Where, settings
 
 LONGEST_QUERY = 16 * 1024
 """Bytes that VictoriaMetrics takes."""
@@ -65,10 +66,9 @@ async def test_of_a_large_deployment_few_pods_are_shown_and_all_are_explained(
     before: list[Any] = []
     monkeypatch.setattr(check, "table", lambda _: before.append(capsys.readouterr()))
     name = "llama-3.3-70b-instruct-fp8-long-context"
-    backend = BackendConfig(url="http://x")
-    assert not await check.check_target(
-        Target("chat", "deployment", name, None, None), backend, shipped(), {}, None, None
-    )
+    where = settings(None, "http://x")
+    target = Target("chat", "deployment", name, None, None)
+    assert not await check.check_target(target, Where(where, where.backends[0]))
     (told,) = before
     assert "300 ready pods, as engine vllm:\nSeries of the first 9 of them:\n" in told.out
     assert len(told.err.splitlines()) == 301  # a pod a line, and what is missing: before the table of figures

@@ -217,7 +217,7 @@ def read_number(client: PrometheusClient, timeout: float, query: str) -> float |
     """The number that a query of a user returns; Unknown, with the reason, where it is none that counts something."""
     numbers = list(Unread().readable(client.query(query, timeout).rows(), lambda row: float(row["value"][1])))
     if len(numbers) != 1:
-        hint = "sum() makes one of several" if numbers else "`or vector(0)` gives 0 where a series ends with its queue"
+        hint = "sum() makes one of several" if numbers else "where its series ends add `or 0 * max(EXPORTER_up == 1)`"
         return Unknown(f"the query returns {len(numbers)} series, not 1; {hint}")
     if not 0.0 <= numbers[0] < math.inf:
         return Unknown(f"the query returns {numbers[0]:g}, not a number from 0 on")

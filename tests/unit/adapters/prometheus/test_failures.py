@@ -456,7 +456,7 @@ async def test_what_a_server_refuses_of_a_query_is_said_in_its_own_words_without
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ([], "the query returns 0 series, not 1; `or vector(0)` gives 0 where a series ends with its queue"),
+        ([], "the query returns 0 series, not 1; where its series ends add `or 0 * max(EXPORTER_up == 1)`"),
         (["1", "2"], "the query returns 2 series, not 1; sum() makes one of several"),
         (["NaN"], "the query returns nan, not a number from 0 on"),
         (["-1"], "the query returns -1, not a number from 0 on"),
