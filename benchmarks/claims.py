@@ -243,7 +243,7 @@ HEAD_TO_HEAD = (
     ),
     Claim(
         EVIDENCE,
-        "it holds the SLO in {} of {} cases with every seed; the rest misses it by up to {} points in the worst "
+        "it holds the SLO in {} of {} cases with every random seed; the rest misses it by up to {} points in the worst "
         "seed. After two hours of history, and judged from the first second, it holds {} with every seed and {} on the "
         "mean; no seed falls below {}%.",
         "README",

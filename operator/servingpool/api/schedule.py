@@ -79,7 +79,7 @@ class Schedule(Part):
     end: Annotated[str, Field(max_length=5), TIME_OF_DAY] = "00:00"
     """Time of day when the window ends, 00:00 to 23:59. If it is not after start, the window ends on the next day."""
     min: Annotated[int, Between(1, 10_000)] | None = None
-    """Lowest number of replicas within the window, 1 to 10000. Requested one cold start ahead. Default: the pool's."""
+    """Lowest number of replicas within the window, 1 to 10000, Ready when it begins. Default: the pool's."""
     max: Annotated[int, Between(1, 10_000)] | None = None
     """Highest number of replicas within the window, 1 to 10000. Default: the pool's."""
 

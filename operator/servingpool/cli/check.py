@@ -219,7 +219,7 @@ async def _check(
         echo(f"The pods export metrics of several engines: {', '.join(exported)}. Give --engine.", err=True)
     usable = sound and not lacking and not several
     if usable:
-        echo("All that decisions need is there.")
+        echo("Every figure that decisions need is there.")
     echo(f"{kind} {target.namespace}/{target.name}, {len(pods)} ready pods, as engine {engine}:")
     if len(seen.pods) < len(keys):
         echo(f"Series of the first {len(seen.pods)} of them:")

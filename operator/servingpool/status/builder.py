@@ -228,13 +228,14 @@ def _why(permission: ScalePermission, metrics: Reason, slo: Condition, plan: Poo
     well = permission.reason.status is Truth.TRUE
     if metrics.status is Truth.FALSE and (well or permission.act):  # an outage before what it makes old news
         return metrics.value
-    if not well:
-        return permission.reason.value
     verdict = plan.decision.verdict
+    # A pod without a node: from the first minute, before what bounds the number.
+    if not well or (verdict is Verdict.HOLD and permission.reason is Reason.WAITING_FOR_NODE):
+        return permission.reason.value
+    if slo.reason == Reason.OBJECTIVE_UNATTAINABLE:  # however many are ordered, and whatever bounds that
+        return slo.reason
     if verdict is not Verdict.HOLD:
         return verdict.value
-    if permission.reason is Reason.WAITING_FOR_NODE:  # from the first minute, before what bounds the number
-        return permission.reason.value
     return limit_of(plan) or (slo.reason if slo.status is Truth.FALSE else verdict.value)
 
 

@@ -92,7 +92,7 @@ class Row:
 
     @property
     def order(self) -> tuple[int, float, Key]:
-        """Those first whose users are harmed most; among pools that miss their SLO, those that miss it most."""
+        """The worst first: by the harm to users, and among pools that miss their SLO by how much they miss it."""
         missed = 0.0
         if self.trouble is Trouble.SLO_MISSED and self.spec is not None and self.status.attainment is not None:
             missed = self.spec.slo.attainment - self.status.attainment

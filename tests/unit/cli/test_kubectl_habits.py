@@ -303,7 +303,7 @@ def test_leases_that_nobody_renews_are_told_with_the_last_holder(late: float, *,
 
     at = datetime.fromisoformat("2026-11-28T23:46:01.5Z").timestamp()
     said = Held.nobody_decides(Held.__new__(Held), at + late)
-    whole = "Nobody decides since 2026-11-28 23:46 UTC (last: pod sp-7f): pools keep their replicas."
+    whole = "No operator has decided since 2026-11-28 23:46 UTC (last: pod sp-7f): pools keep their replicas."
     assert said.partition(" See ")[0] == (whole if lost else "")
 
 

@@ -254,5 +254,6 @@ def test_no_attainment_to_set_is_named_while_more_requests_miss_than_the_floor()
     world = pool()
     late(world)
     said = until(world, "ObjectiveUnattainable", 6.0, minutes=60.0)
+    assert world.status()["why"] == "ObjectiveUnattainable", "and not ScaleDownWindow"
     assert re.search(r"About \d+\.\d% of requests miss the SLO at any fleet size; 5\.0% are allowed\. Raise", said)
     assert world.writes.reasons("pool").count("ObjectiveUnattainable") == 1

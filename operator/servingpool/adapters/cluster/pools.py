@@ -66,7 +66,7 @@ class Pools:
             late = now - datetime.fromisoformat(at).timestamp() - float(spec["leaseDurationSeconds"])
         except (ClusterError, KeyError, TypeError, ValueError):  # no right to list them, or none of this release
             return ""
-        said = f"Nobody decides since {at[:10]} {at[11:16]} UTC (last: pod {pod}): pools keep their replicas."
+        said = f"No operator has decided since {at[:10]} {at[11:16]} UTC (last: pod {pod}): pools keep their replicas."
         return f"{said} See why the operator does not run: kubectl get pods -n {within}." if late > LATE else ""
 
     def _near(self, namespace: str, name: str) -> tuple[str, ...]:
