@@ -167,7 +167,7 @@ async def _facts(
     namespace, name = target.namespace, target.name
     keys = [(namespace, pod) for pod in around.ready]
     if not keys:
-        return f"{target.kind} {namespace}/{name} has no ready pod to look at. Scale it to 1 or more."
+        return f"{target.kind} {namespace}/{name} has no ready pod to look at. Wait for one, or scale it to 1 or more."
     seen = await prometheus.inspect(ANY_ENGINE, keys)
     if isinstance(seen, Unknown):
         raise MetricsUnavailable(prometheus.config.name, seen.reason.partition("' ")[2])

@@ -197,7 +197,7 @@ def manifest(facts: Facts) -> str:
     if facts.starts:
         ordered = sorted(facts.starts)
         start = max(1.0, min(3600.0, ordered[2 * len(ordered) // 3]))
-        said = f"Start-up time that two thirds of the {len(ordered)} pods stayed within."
+        said = f"67th percentile of the start-up times of {len(ordered)} pods."
         lines += ["  behavior:", *_line(f"coldStart: {write(round(start))}", said, 4)]
     return "\n".join([*lines, ""])
 
