@@ -83,17 +83,18 @@ test-backends: $(STAMP)  ## The reading tests through Thanos and VictoriaMetrics
 	@-$(BIN)/python -m servingpool_lab.binaries thanos victoria-metrics
 	@$(LANE) $@ $(BIN)/python -m pytest -p no:randomly $(addprefix --backend ,thanos victoria-metrics victoria-metrics-scraping) $(READ_BACK:%=tests/integration/%.py)
 
-faults: $(STAMP)  ## Every fault of docs/records/faults.md that is played, on the local control plane (10 min)
+faults: $(STAMP)  ## Faults that are played before a running operator, on the local control plane (3 min); those of requests are in make test
 	@$(BIN)/python -m servingpool_lab.binaries
 	@$(LANE) $@ $(BIN)/python -m pytest -p no:randomly tests/integration/test_faults.py tests/integration/long_faults.py
 
-# Sequences of observations, lives of pools under a budget (a million steps), faults of ten minutes; and rows, objects, profiles, files, selectors and arguments from outside.
+# Sequences of observations, lives of pools under a budget (a million steps, and a hundred lives on a real API server), faults of ten minutes; and rows, objects, profiles, files, selectors and arguments from outside.
 FUZZED := decision/test_properties.py gpubudget/test_budget_machine.py gpubudget/test_sharing.py gpubudget/test_part_claims.py \
 	reconcile/test_learned_profile.py reconcile/test_unreadable_objects.py adapters/prometheus/test_rows.py adapters/cluster/test_fuzzed_words.py \
 	handlers/test_streams.py handlers/test_requests.py backtest/test_fuzzed_files.py
 soak: $(STAMP)  ## The promises on 100,000 random sequences and as many inputs of each kind; SOAK_EXAMPLES for fewer, FUZZ_SEED to repeat
+	@$(BIN)/python -m servingpool_lab.binaries
 	@export FUZZ_SEED=$${FUZZ_SEED:-$$RANDOM}; SOAK_EXAMPLES=$(SOAK_EXAMPLES) LANE_NOTE="$(SOAK_EXAMPLES) examples, seed $$FUZZ_SEED" $(LANE) $@ \
-		$(BIN)/python -m pytest -s --timeout 0 $(addprefix tests/unit/,$(FUZZED))
+		$(BIN)/python -m pytest -s --timeout 0 $(addprefix tests/unit/,$(FUZZED)) tests/integration/many_lives.py
 
 e2e: $(STAMP)  ## A fresh kind cluster, the chart installed with Helm, every scenario; needs Docker and kind. See tests/e2e/README.md
 	@$(LANE) $@ $(BIN)/python $(E2E) -m "not drain and not vllm and not llamacpp" $(TESTS)

@@ -1,6 +1,6 @@
 """The attacks by size of the review that led to SECURITY.md, S3 to S15: what only a real process under them shows.
 
-The others are told by the tests that docs/records/attacks.md names.
+The others are told by the tests that docs/records/gates.md names.
 
 An attack is played up to a `yield` of the seconds for which the victim is watched then. What it returns is what was
 seen besides.

@@ -93,14 +93,15 @@ def _logging() -> Iterator[None]:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A process of several hands over what it counted."""
     if (output := getattr(session.config, "workeroutput", None)) is not None:
-        output["fuzzed"], output["longest"] = dict(fuzzing.counted), dict(fuzzing.longest)
+        output["fuzzed"], output["longest"] = dict(fuzzing.counted), fuzzing.longest
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
     """Take what such a process counted."""
     fuzzing.counted.update(getattr(node, "workeroutput", {}).get("fuzzed", {}))
-    fuzzing.longest |= Counter(getattr(node, "workeroutput", {}).get("longest", {}))
+    for what, figure in getattr(node, "workeroutput", {}).get("longest", {}).items():
+        fuzzing.worst(what, figure)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -120,4 +121,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for test, count in sorted(fuzzing.counted.items()):
             terminalreporter.write_line(f"{count:>9,} {test}")
         for what, figure in sorted(fuzzing.longest.items()):
-            terminalreporter.write_line(f"{figure:>9.3f} {what}")
+            terminalreporter.write_line(f"{figure:>9,.3f} {what}")

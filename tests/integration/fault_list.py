@@ -1,25 +1,22 @@
-"""The faults of docs/records/faults.md that are played: what breaks and heals, and what the operator tells of it."""
+"""Faults that are played before a running operator: what breaks and heals, and what the operator tells of it."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from aiohttp import web
 
 from servingpool.adapters.cluster.objects import FIELD_MANAGER
 from servingpool_lab.processes import SupervisedProcess, wait_until
 
-from .conftest import own_namespace
 from .fault_proxy import reset
-from .fault_stage import GROWING, NEED, STEADY, Fault, Stage, served
-from .operators import PATIENCE, Cluster, serving_pool
+from .fault_stage import GROWING, NEED, STEADY, Fault, Stage
+from .operators import PATIENCE
 
 WRITES = 500
 """More than an API server has within the minute in which the operator compares."""
@@ -63,22 +60,6 @@ def rotated_token(stage: Stage) -> Iterator[None]:
         stage.cluster.wait_condition(STEADY, "MetricsAvailable", ("True", "ValidMetrics"))
 
 
-def rows(change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> Callable[[Stage], Any]:
-    """Prometheus' answers have other rows."""
-
-    def breaks(stage: Stage) -> Any:
-        async def rule(request: web.BaseRequest, body: bytes) -> web.StreamResponse | None:
-            status, content = await stage.metrics.ask(request, body)
-            answer = json.loads(content)
-            with contextlib.suppress(KeyError, TypeError):
-                answer["data"]["result"] = change(answer["data"]["result"])
-            return web.json_response(answer, status=status)
-
-        return stage.metrics.breaking(rule)
-
-    return breaks
-
-
 def condition(name: str, type_: str, *bad: str) -> Callable[[Stage], str]:
     """The message of a condition while it has one of these reasons."""
 
@@ -99,16 +80,6 @@ def remembered(stage: Stage) -> str:
         if change["to"] == 2 and change["by"] == FIELD_MANAGER and stage.since(change["at"]):
             return f"`status.history`: {change['from']} -> 2 by {change['by']}"
     return ""
-
-
-@contextlib.contextmanager
-def made_anew(stage: Stage) -> Iterator[None]:
-    """The Deployment is deleted, and made again under its name as its manifest has it."""
-    stage.plane.client.delete(stage.path(GROWING))
-    try:
-        yield
-    finally:
-        stage.plane.apply(served(stage.cluster.namespace, GROWING, 1))
 
 
 @contextlib.contextmanager
@@ -133,33 +104,18 @@ def half_evicted(stage: Stage) -> Iterator[None]:
 
 QUICK = [
     Fault(
-        "Prometheus empty",
-        "answers without a row",
-        rows(lambda _: []),
-        condition(STEADY, "MetricsAvailable", "FailedGetMetrics", "NotScraped"),
-    ),
-    Fault(
         "401 after rotation",
-        "Prometheus takes a newer token than the mounted one",
         rotated_token,
         condition(STEADY, "MetricsAvailable", "FailedGetMetrics"),
     ),
     Fault(
         "SIGKILL between patch and status",
-        "killed before the answer to a scale",
         killed_amid_a_patch,
         remembered,
         amid=False,
     ),
     Fault(
-        "Deployment made anew",
-        "the Deployment is deleted and created again with one replica",
-        made_anew,
-        condition(GROWING, "Ready", "TargetNotFound"),
-    ),
-    Fault(
         "half of the fleet evicted",
-        "a pod of each pool evicted",
         half_evicted,
         lambda stage: (
             f"`status.fleet` {fleet}"
@@ -215,30 +171,11 @@ def restored(stage: Stage) -> Iterator[None]:
     yield
 
 
-@contextlib.contextmanager
-def thousand_pools(stage: Stage) -> Iterator[None]:
-    """In another namespace, without targets, as fast as the API server takes them."""
-    with own_namespace(stage.plane) as name:
-        path = f"/apis/servingpool.dev/v1alpha1/namespaces/{name}/servingpools"
-        for number in range(1000):
-            stage.plane.client.create(path, serving_pool(name, f"pool-{number}"))
-        stage.others = name
-        yield
-
-
-def last_of_them(stage: Stage) -> str:
-    """What the last of the thousand pools is told."""
-    other = Cluster(stage.plane, stage.cluster.traffic, stage.others)
-    return f"`TargetNotFound`: {other.told('pool-999', 'Ready')}" if other.status("pool-999") else ""
-
-
 LONG = [
-    Fault("1,000 pools at once", "1,000 pools made in another namespace", thousand_pools, last_of_them),
     Fault(
         "API server with an older resourceVersion",
-        f"etcd put back to {WRITES} writes before",
         restored,
         log(r"The API server was restored[^\n]*"),
     ),
 ]
-"""Those of `make faults` alone. The last one takes back what was stored."""
+"""That of `make faults` alone."""

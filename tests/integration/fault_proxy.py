@@ -65,10 +65,6 @@ class Proxy:
         for transport in tuple(self._connections):
             self._loop.call_soon_threadsafe(transport.abort)
 
-    def call(self, what: Callable[[], None]) -> None:
-        """Have the proxy's own loop call it."""
-        self._loop.call_soon_threadsafe(what)
-
     async def ask(self, request: web.BaseRequest, body: bytes) -> tuple[int, bytes]:
         """Status and body of the server's answer, unpacked: of a request whose answer is changed or lost."""
         headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP}

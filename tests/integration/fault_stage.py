@@ -8,7 +8,6 @@ a pod that drains was lost.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +27,7 @@ from servingpool_lab.processes import wait_until
 from servingpool_lab.prometheus import Prometheus
 
 from ..pods import is_ready  # noqa: TID252, tests are no package of an installed name
+from ..unit.fuzzing import worst  # noqa: TID252
 from .beside import Beside
 from .fault_proxy import Proxy
 from .operators import (
@@ -44,13 +44,9 @@ from .operators import (
 )
 
 ROOT = Path(__file__).parents[2]
-RECORD = ROOT / "docs/records/faults.md"
-UPDATE = "SERVINGPOOL_UPDATE_DOCS"
 STEADY, GROWING, GPUS = "steady", "growing", 5
 RATE, NEED = 14.0, 2
 """Requests per second of `steady`, and how many of its replicas serve them; it may have no more."""
-NAMES = re.compile(rf"\b(?:{STEADY}|{GROWING})-\w+-\w+|\btest-\w{{8}}\b")
-"""Of pods and namespaces, which are others in each run."""
 USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 REQUEST, GRACE = 2.0, 4
 """Seconds that a request takes, and that a pod has to end what it serves."""
@@ -96,8 +92,6 @@ class Stage:
     prometheus: Prometheus
     clients: Clients
     directory: Path
-    others: str = ""
-    """A namespace with many pools."""
     _seen: int = 0
     """Characters of the operator's log from before the fault."""
     _before: float = 0.0
@@ -181,15 +175,13 @@ class Stage:
         told = {name: self.cluster.status(name).get("conditions") for name in (STEADY, GROWING)}
         return f"{yaml.safe_dump(told)}\n{self.operator.process.log_tail()}"
 
-    def held(self) -> str:
-        """What has to hold whatever breaks, in words."""
-        orders = self.orders()
-        found = [(write.name, write.replicas) for write in orders]
+    def held(self) -> None:
+        """What has to hold whatever breaks."""
+        found = [(write.name, write.replicas) for write in self.orders()]
         # `steady` needs all that it may have, and `growing` was told to grow: each order of another number is wrong.
         assert set(found) <= {(STEADY, NEED), (GROWING, 2)}, found
         assert self.cluster.replicas(STEADY) + self.cluster.replicas(GROWING) <= GPUS
         assert self.clients.lost == [], self.clients.lost
-        return f"{len(orders)} order{'s' if len(orders) != 1 else ''}, no scale-down; {self.clients.sent} requests, none lost"
 
 
 @dataclass(frozen=True)
@@ -197,9 +189,6 @@ class Fault:
     """Something that breaks and heals."""
 
     name: str
-    """As the record lists it."""
-    done: str
-    """What was done, in words."""
     breaks: Callable[[Stage], AbstractContextManager[None]]
     told: Callable[[Stage], str]
     """What the operator tells of it; empty as long as it has told nothing."""
@@ -207,16 +196,14 @@ class Fault:
     """Whether it is told while the fault lasts; else once it is over."""
 
 
-def play(stage: Stage, fault: Fault, where: str) -> None:
-    """Break, grow, heal, recover; then what has to hold is asserted, and noted."""
+def play(stage: Stage, fault: Fault) -> None:
+    """Break, grow, heal, recover; then what has to hold is asserted."""
     stage.begin()
-    said = ""
 
     def told() -> bool:
-        nonlocal said
         with contextlib.suppress(OSError, ApiError):
-            said = fault.told(stage)
-        return bool(said)
+            return bool(fault.told(stage))
+        return False
 
     with fault.breaks(stage):
         stage.order(2)
@@ -227,7 +214,8 @@ def play(stage: Stage, fault: Fault, where: str) -> None:
     seconds = time.monotonic() - healed
     if not fault.amid:
         wait_for(told, f"{fault.name} is told", stage)
-    note(fault.name, [fault.done, stage.held(), NAMES.sub("NAME", said), f"{seconds:.0f}", f"`{where}`"])
+    stage.held()
+    worst(f"seconds until well, after: {fault.name}", seconds)
 
 
 def wait_for(reached: Callable[[], bool], what: str, stage: Stage) -> None:
@@ -235,18 +223,6 @@ def wait_for(reached: Callable[[], bool], what: str, stage: Stage) -> None:
         wait_until(reached, PATIENCE, what)
     except TimeoutError as late:
         raise AssertionError(f"{late}\n{stage.state()}") from None
-
-
-def note(name: str, cells: list[str]) -> None:
-    """The fault's line in the record, in place of its last one."""
-    if not os.environ.get(UPDATE):
-        return
-    row = "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in [name, *cells]) + " |"
-    lines = RECORD.read_text().splitlines()
-    places = [place for place, line in enumerate(lines) if line.startswith(f"| {name} |")]
-    assert len(places) == 1, f"{RECORD} has no line for {name}"
-    lines[places[0]] = row
-    RECORD.write_text("\n".join(lines) + "\n")
 
 
 def served(namespace: str, name: str, replicas: int) -> dict[str, Any]:

@@ -17,4 +17,4 @@ stage = stage_in("long-faults")
 
 @pytest.mark.parametrize("fault", LONG, ids=lambda fault: re.sub(r"\W+", "-", fault.name))
 def test_a_long_fault_costs_nothing_that_is_needed_and_is_told(stage: Stage, fault: Fault) -> None:
-    play(stage, fault, "integration/long_faults.py::test_a_long_fault_costs_nothing_that_is_needed_and_is_told")
+    play(stage, fault)

@@ -4,7 +4,6 @@ function that the watches feed."""
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from servingpool.handlers.watching import Watches
 from servingpool_lab.api_client import ApiClient
 from servingpool_lab.control_plane import ControlPlane
 
-from ..unit.fuzzing import counted, longest  # noqa: TID252, tests are no package of an installed name
+from ..unit.fuzzing import counted, worst  # noqa: TID252, tests are no package of an installed name
 from ..unit.linear_time import seconds  # noqa: TID252
 
 Steps = tuple[str | int, ...]
@@ -192,9 +191,8 @@ def test_no_field_of_any_watched_kind_costs_or_keeps_more_than_its_share_however
                 see(raw, gone=True)
                 left = kept(cache) != empty
                 counted[f"cells of {kind}"] += 1
-                longest.update(
-                    Counter({"seconds of CPU of one event": took, f"characters kept of one {kind}": holds}) - longest
-                )
+                worst("seconds of CPU of one event", took)
+                worst(f"characters kept of one {kind}", holds)
                 if took > TAKES or holds > (TOLD if path[0] == "status" else KEPT) or left:
                     over.append(f"{kind} {'.'.join(map(str, path))}, {name}: {took:.3f} s, {holds} kept, then {left}")
             place[path[-1]] = before

@@ -19,10 +19,15 @@ SEED = int(os.environ.get("FUZZ_SEED", "36"))
 """`make test` has the same one each time: a change fails for what it changes. `make soak` draws one."""
 counted: Counter[str] = Counter()
 """Examples so far, by test."""
-longest: Counter[str] = Counter()
+longest: dict[str, float] = {}
 """The worst figure of a matrix so far, by what it is."""
 
 Test = Callable[..., Any]
+
+
+def worst(what: str, figure: float) -> None:
+    """It is told at the end, unless there is a worse one."""
+    longest[what] = max(figure, longest.get(what, figure))
 
 
 def number(share: float) -> int:

@@ -24,8 +24,8 @@ def port() -> Iterator[int]:
     server.server_close()
 
 
-def page(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+def page(port: int, host: str = "127.0.0.1") -> str:
+    with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=30) as answer:
         return str(answer.read().decode())
 
 
@@ -36,6 +36,7 @@ def test_the_page_is_served_beside_more_half_open_connections_than_there_are_thr
             one = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
             one.sendall(b"GET /metrics HT")
         assert "some_figure 7.0" in page(port)
+        assert not web.DUAL or "some_figure 7.0" in page(port, "[::1]")
         # A connection that was cut has a thread for a moment longer; those that were never cut would be 128.
         assert threading.active_count() - before <= 2 * web.MOST_CONNECTIONS
 

@@ -28,11 +28,15 @@ SURE = 6
 BACK = 3
 """Ticks of room within which everybody has what they want: two, and that in which there is room."""
 SAID = re.compile(r"(\d+) of (\d+) GPUs are in use(; waits for .*|, and of more use to .*|, all by this pool)")
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
+CHOSEN = settings(stateful_step_count=STEPS, suppress_health_check=SLOW, phases=(Phase.generate, Phase.shrink))
 POOLS, FLAG = st.sampled_from(sorted(KINDS)), st.booleans()
 
 
 class Budgeted(RuleBasedStateMachine):
     """Pools come, go, are paused, resumed, recommended, lie; budgets, floors, loads and nodes move; leaders change."""
+
+    World = ManyPools
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +44,7 @@ class Budgeted(RuleBasedStateMachine):
 
     @initialize(pools=st.sets(POOLS, min_size=1, max_size=3), gpus=st.integers(2, 10), lending=FLAG, drain=FLAG)
     def begin(self, pools: set[str], gpus: int, lending: bool, drain: bool) -> None:
-        self.world = world = kept("many pools", ManyPools)
+        self.world = world = kept(self.World.__name__, self.World)
         for name in set(KINDS) - pools:
             world.go(name)
         world.drain = drain
@@ -269,6 +273,4 @@ class Budgeted(RuleBasedStateMachine):
 
 def test_no_life_of_pools_breaks_a_promise() -> None:
     """On failure hypothesis prints the steps."""
-    slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
-    chosen = settings(max_examples=number(0.18), stateful_step_count=STEPS, suppress_health_check=slow)
-    run_state_machine_as_test(seed(SEED)(Budgeted), settings=settings(chosen, phases=(Phase.generate, Phase.shrink)))
+    run_state_machine_as_test(seed(SEED)(Budgeted), settings=settings(CHOSEN, max_examples=number(0.18)))

@@ -8,7 +8,6 @@ import functools
 import socket
 import ssl
 import tempfile
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -25,7 +24,7 @@ from servingpool_lab import credentials
 from servingpool_lab.credentials import CertificateAuthority, write_kubeconfig
 
 from ..adapters.cluster import virtual_time  # noqa: TID252, tests are no package of an installed name
-from ..fuzzing import EXAMPLES, counted, longest  # noqa: TID252
+from ..fuzzing import EXAMPLES, counted, worst  # noqa: TID252
 
 HOST = "api.example.com"
 LATER = {"Retry-After": "3600"}
@@ -155,5 +154,4 @@ async def well(request: str, holds: Callable[[], object], within: float = 15.0) 
     async with asyncio.timeout(within):
         await virtual_time.until(holds)
     counted[f"faults of the API server: {request}"] += 1
-    took = Counter({f"seconds until well, after faults of: {request}": virtual_time.now() - began})
-    longest.update(took - longest)
+    worst(f"seconds until well, after faults of: {request}", virtual_time.now() - began)

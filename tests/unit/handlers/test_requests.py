@@ -108,6 +108,7 @@ def test_a_fault_of_a_request_is_over_soon_after_it(fault: str, tmp_path: Any, m
         world.serve(replicas=2, rate=2.0)
         async with world.faults.server(world.answer, tmp_path / "config") as login:
             cluster = Cluster.of(login)
+            world.lease.write({"holderIdentity": "", "leaseTransitions": 2**31 - 1}, None)
             election = Election(cluster, LEASE, "me", terms=Terms(), clock=now)
             world.api, world.share, world._time = cluster, All(lambda: election.leading), now  # type: ignore[method-assign]
             world.restart()

@@ -37,6 +37,7 @@ class Server:
     def write(self, spec: dict[str, Any], version: str | None) -> dict[str, Any]:
         if version != (None if self.lease is None else self.lease["metadata"]["resourceVersion"]):
             raise Conflict("it was changed")
+        assert 0 <= spec["leaseTransitions"] < 2**31, "the API server refuses it"
         self.version += 1
         self.lease = {"metadata": {"resourceVersion": str(self.version)}, "spec": copy.deepcopy(spec)}
         self.history.append(spec["holderIdentity"])
