@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import json
 from collections.abc import AsyncIterator
@@ -175,11 +176,7 @@ def _virtual(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextlib.asynccontextmanager
 async def operator(server: Server, kubeconfig: Any) -> AsyncIterator[None]:
     """Kopf's own operator on this server."""
-    registry, over = kopf.OperatorRegistry(), asyncio.Event()
-
-    async def nothing() -> None:
-        pass
-
+    registry, over, nothing = kopf.OperatorRegistry(), asyncio.Event(), functools.partial(asyncio.sleep, 0.0)
     async with server.faults.server(server.answer, kubeconfig) as login:
 
         async def authenticate() -> kopf.AiohttpSession:
