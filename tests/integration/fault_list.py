@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from aiohttp import web
@@ -60,26 +60,10 @@ def rotated_token(stage: Stage) -> Iterator[None]:
         stage.cluster.wait_condition(STEADY, "MetricsAvailable", ("True", "ValidMetrics"))
 
 
-def condition(name: str, type_: str, *bad: str) -> Callable[[Stage], str]:
-    """The message of a condition while it has one of these reasons."""
-
-    def told(stage: Stage) -> str:
-        _, reason = stage.cluster.condition(name, type_)
-        return f"`{reason}`: {stage.cluster.told(name, type_)}" if reason in bad else ""
-
-    return told
-
-
-def log(pattern: str) -> Callable[[Stage], str]:
-    return lambda stage: f"log: {found}" if (found := stage.logged(pattern)) else ""
-
-
-def remembered(stage: Stage) -> str:
-    """The order in the status, as the operator's own though nobody had the answer."""
-    for change in stage.cluster.status(GROWING).get("history", []):
-        if change["to"] == 2 and change["by"] == FIELD_MANAGER and stage.since(change["at"]):
-            return f"`status.history`: {change['from']} -> 2 by {change['by']}"
-    return ""
+def remembered(stage: Stage) -> bool:
+    """Whether the order is in the status, as the operator's own though nobody had the answer."""
+    changes = stage.cluster.status(GROWING).get("history", [])
+    return any(one["to"] == 2 and one["by"] == FIELD_MANAGER and stage.since(one["at"]) for one in changes)
 
 
 @contextlib.contextmanager
@@ -106,7 +90,7 @@ QUICK = [
     Fault(
         "401 after rotation",
         rotated_token,
-        condition(STEADY, "MetricsAvailable", "FailedGetMetrics"),
+        lambda stage: stage.cluster.condition(STEADY, "MetricsAvailable")[1] == "FailedGetMetrics",
     ),
     Fault(
         "SIGKILL between patch and status",
@@ -117,11 +101,7 @@ QUICK = [
     Fault(
         "half of the fleet evicted",
         half_evicted,
-        lambda stage: (
-            f"`status.fleet` {fleet}"
-            if (fleet := stage.cluster.status(STEADY)["fleet"]) != f"{NEED}/{NEED}/{NEED}"
-            else ""
-        ),
+        lambda stage: stage.cluster.status(STEADY)["fleet"] != f"{NEED}/{NEED}/{NEED}",
     ),
 ]
 """Those of `make test`."""
@@ -175,7 +155,7 @@ LONG = [
     Fault(
         "API server with an older resourceVersion",
         restored,
-        log(r"The API server was restored[^\n]*"),
+        lambda stage: stage.logged("The API server was restored"),
     ),
 ]
 """That of `make faults` alone."""

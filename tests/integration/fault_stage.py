@@ -8,7 +8,6 @@ a pod that drains was lost.
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -115,10 +114,9 @@ class Stage:
 
         wait_for(ordered, f"{GROWING} shall have {replicas}", self)
 
-    def logged(self, pattern: str) -> str:
-        """Of what the operator has logged since the fault began, what a pattern finds first; empty if nothing."""
-        found = re.search(pattern, self.operator.log()[self._seen :])
-        return found[0] if found else ""
+    def logged(self, text: str) -> bool:
+        """Whether the operator has logged it since the fault began."""
+        return text in self.operator.log()[self._seen :]
 
     def since(self, time_: str) -> bool:
         """Whether a time, in whole seconds, is not from before the fault."""
@@ -190,8 +188,8 @@ class Fault:
 
     name: str
     breaks: Callable[[Stage], AbstractContextManager[None]]
-    told: Callable[[Stage], str]
-    """What the operator tells of it; empty as long as it has told nothing."""
+    told: Callable[[Stage], object]
+    """Whether the operator tells of it."""
     amid: bool = True
     """Whether it is told while the fault lasts; else once it is over."""
 
