@@ -1,32 +1,32 @@
-"""Work with deadlines: `spec.batch`, the objective of a pool that has no SLO."""
+"""Work without a bound on latency: `spec.batch` with deadlines, or `spec.throughput` at a rate."""
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
 from servingpool.api.duration import DurationBetween
 from servingpool.api.part import Part
-from servingpool.api.rule import Rule, rules
+from servingpool.api.rule import Between, Rule, rules
 from servingpool.api.schedule import TIME_OF_DAY, WEEK, Days, Schedule, TimeZone, occurrences
 
 AHEAD = 8 * 86_400.0
 """Seconds for which deadlines are resolved: a weekday comes again within it."""
 NO_DEADLINE = "needs finishWithin (5m to 168h), finishBy (a time of day) or both, got neither"
+NO_RATE = "needs outputTokensPerSecond (1 to 1e+09), spendAtMost (dollars) or both, got neither"
 ONE_OBJECTIVE = Rule(
-    "has(self.slo) != has(self.batch)",
-    "needs one of slo (bounds on latency) and batch (deadlines), got {}",
-    "has(self.slo) ? 'both' : 'neither'",
+    "(has(self.slo) ? 1 : 0) + (has(self.batch) ? 1 : 0) + (has(self.throughput) ? 1 : 0) == 1",
+    "needs one of slo (bounds on latency), batch (deadlines) and throughput (a rate), got {}",
+    "has(self.slo) || has(self.batch) || has(self.throughput) ? 'several' : 'none'",
 )
-
-
-class BacklogUnit(StrEnum):
-    """What the backlog is counted in."""
-
-    REQUESTS = "requests"
-    TOKENS = "tokens"
+PRICED = Rule(
+    "!has(self.throughput) || !has(self.throughput.spendAtMost)"
+    " || self.targets.all(t, has(t.costPerReplicaHour))"
+    " && self.targets.exists(t, t.costPerReplicaHour <= self.throughput.spendAtMost.dollarsPerHour)",
+    "throughput.spendAtMost needs costPerReplicaHour of each target, and must pay for one replica; got {} dollars/h",
+    "string(self.throughput.spendAtMost.dollarsPerHour)",
+)
 
 
 class Backlog(Part):
@@ -35,7 +35,7 @@ class Backlog(Part):
     query: Annotated[str, Field(min_length=1, max_length=2048)]
     """PromQL on the pool's backend that returns one number: `sum(redis_list_length{key="nightly"})`. Without an answer,
     with several series, NaN or less than 0 the backlog is unknown, and nothing is scaled down."""
-    unit: Annotated[BacklogUnit, Field(strict=False)] = BacklogUnit.REQUESTS
+    unit: Literal["requests", "tokens"] = "requests"
     """Unit of the number: requests, or tokens (of prompts and answers together)."""
 
 
@@ -73,4 +73,30 @@ class Batch(Part):
     def _ends(self) -> Self:
         if self.finish_within is None and self.finish_by is None:
             raise ValueError(NO_DEADLINE)
+        return self
+
+
+class SpendAtMost(Part):
+    """What may be spent."""
+
+    dollars_per_hour: Annotated[float, Between(0.01, 100_000)]
+    """Most dollars per hour of all replicas, 0.01 to 100000, by costPerReplicaHour. min is kept whatever it costs."""
+
+
+class Throughput(Part):
+    """Tokens at a rate, where no request is urgent: so many full replicas while there is work, fewer for less work."""
+
+    output_tokens_per_second: Annotated[float, Between(1, 1_000_000_000)] | None = None
+    """Output tokens per second of all replicas together, 1 to 1000000000."""
+    spend_at_most: SpendAtMost | None = None
+    """As many tokens as this pays for; with outputTokensPerSecond no more than that. Needs costPerReplicaHour."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(Rule("has(self.outputTokensPerSecond) || has(self.spendAtMost)", NO_RATE))
+    )
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        if self.output_tokens_per_second is None and self.spend_at_most is None:
+            raise ValueError(NO_RATE)
         return self

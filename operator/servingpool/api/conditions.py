@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError
@@ -14,7 +13,7 @@ from servingpool.api.time import Time, from_unix
 from servingpool.catalogue.condition_types import ConditionType, Truth
 from servingpool.catalogue.conditions import Reason
 
-__all__ = ["Condition", "ConditionType", "Conditions", "Reason", "Truth", "condition", "condition_of", "updated"]
+__all__ = ["Condition", "ConditionType", "Conditions", "Reason", "Truth", "condition_of", "updated"]
 
 
 Generation = Annotated[int, BeforeValidator(lambda given: max(0, given) if type(given) is int else 0)]
@@ -88,26 +87,12 @@ def updated(held: Iterable[Condition], judged: Iterable[Condition]) -> tuple[Con
 
 
 def condition_of(reason: Reason, message: str, *, generation: int | None, at: float) -> Condition:
-    """The condition of a reason's own type and status, judged at Unix time `at` in seconds; see `condition`."""
-    now = from_unix(at)
-    return condition(reason.type, reason.status, reason=reason, message=message, generation=generation, now=now)
-
-
-def condition(
-    type_: ConditionType,
-    status: Truth,
-    *,
-    reason: Reason,
-    message: str,
-    generation: int | None,
-    now: datetime,
-) -> Condition:
-    """A condition judged at `now`; pass it through `updated` before it is written."""
+    """The condition of a reason's own type and status, judged at Unix time `at`; pass it through `updated`."""
     return Condition(
-        type=type_,
-        status=status,
+        type=reason.type,
+        status=reason.status,
         reason=reason.value,
         message=message,
         observed_generation=generation,
-        last_transition_time=now,
+        last_transition_time=from_unix(at),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
@@ -56,21 +55,12 @@ Labels = Annotated[
 """Labels with their values."""
 
 
-class Operator(StrEnum):
-    """How a label is compared."""
-
-    IN = "In"
-    NOT_IN = "NotIn"
-    EXISTS = "Exists"
-    DOES_NOT_EXIST = "DoesNotExist"
-
-
 class Requirement(Part):
     """One condition on a label."""
 
     key: Annotated[str, Field(max_length=317), LABEL_KEY]
     """Name of the label."""
-    operator: Annotated[Operator, Field(strict=False)]
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
     """In, NotIn, Exists or DoesNotExist."""
     values: Annotated[
         tuple[Annotated[str, Field(max_length=63), LABEL_VALUE], ...], Field(strict=False, max_length=16)
@@ -86,7 +76,7 @@ class Requirement(Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        listed = self.operator in {Operator.IN, Operator.NOT_IN}
+        listed = self.operator in {"In", "NotIn"}
         if listed and not self.values:
             raise ValueError(_NEEDS_VALUES)
         if self.values and not listed:
@@ -118,7 +108,7 @@ class LabelSelector(Part):
         """Its conditions by the label that they are about."""
         found: defaultdict[str, tuple[Requirement, ...]] = defaultdict(tuple)
         for key, value in self.match_labels.items():
-            found[key] += (Requirement(key=key, operator=Operator.IN, values=(value,)),)
+            found[key] += (Requirement(key=key, operator="In", values=(value,)),)
         for one in self.match_expressions:
             found[one.key] += (one,)
         return found
@@ -134,14 +124,9 @@ def _satisfiable(about: Sequence[Requirement]) -> bool:
 
 
 def _admits(one: Requirement, labels: dict[str, str]) -> bool:
-    match one.operator:
-        case Operator.IN:
-            return labels.get(one.key) in one.values
-        case Operator.NOT_IN:
-            return labels.get(one.key) not in one.values
-        case Operator.EXISTS:
-            return one.key in labels
-    return one.key not in labels
+    if one.operator in {"In", "NotIn"}:
+        return (labels.get(one.key) in one.values) == (one.operator == "In")
+    return (one.key in labels) == (one.operator == "Exists")
 
 
 class Floor(Part):

@@ -56,8 +56,8 @@ PREFILL_BOUND = Rule(
     "prefill targets need slo.timeToFirstToken (1ms to 10m), got none",
 )
 DECODE_BOUND = Rule(
-    f"(has(self.slo) ? has(self.slo.timePerOutputToken) || !has(self.slo.timeToFirstToken) : !has(self.batch))"
-    f" || {_NO_ROLES}",
+    "(has(self.slo) ? has(self.slo.timePerOutputToken) || !has(self.slo.timeToFirstToken)"
+    f" : !has(self.batch) && !has(self.throughput)) || {_NO_ROLES}",
     "decode targets need slo.timePerOutputToken (1ms to 10s), got none",
 )
 ROLES_AT_ENGINES = Rule(

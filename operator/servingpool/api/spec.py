@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from servingpool.api.batch import ONE_OBJECTIVE, Batch
+from servingpool.api.batch import ONE_OBJECTIVE, PRICED, Batch, Throughput
 from servingpool.api.duration import DurationBetween
 from servingpool.api.mode import Mode as Mode  # noqa: PLC0414, what mypy takes for an export
 from servingpool.api.part import Part, keyed
@@ -79,13 +78,6 @@ _ZERO_NEEDS_GATEWAY = Rule(
 )
 
 
-class MeasuredAt(StrEnum):
-    """Where the time to first token is measured that the SLO is about."""
-
-    ENGINE = "Engine"
-    GATEWAY = "Gateway"
-
-
 class Slo(Part):
     """Latency objective. A request is good if it meets every bound that is set."""
 
@@ -97,7 +89,7 @@ class Slo(Part):
     Attainment is exact at vLLM's bucket bounds (25ms, 50ms, 75ms, 100ms, 150ms, 200ms), else estimated."""
     attainment: Annotated[float, Between(50, 99.9)] = 95.0
     """Percent of requests that must meet every bound, 50 to 99.9."""
-    measured_at: Annotated[MeasuredAt, Field(strict=False)] = MeasuredAt.ENGINE
+    measured_at: Literal["Engine", "Gateway"] = "Engine"
     """Where time to first token is measured. Engine: by the engines, so a gateway's queue is not in it. Gateway: by the
     gateway, as the client sees it; time per output token stays the engines'."""
 
@@ -112,7 +104,7 @@ class Slo(Part):
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
-        if self.measured_at is MeasuredAt.GATEWAY and self.time_to_first_token is None:
+        if self.measured_at == "Gateway" and self.time_to_first_token is None:
             raise ValueError(_NO_CLIENT_BOUND)
         if self.time_to_first_token is None and self.time_per_output_token is None:
             raise ValueError(_NO_BOUND)
@@ -206,10 +198,12 @@ class Spec(Part):
     """Inference engine of the replicas: vllm, sglang, lmdeploy, nim, tensorrt-llm, tgi; llamacpp and ollama with a
     gateway; or one whose metrics the operator's configuration describes."""
     asked_slo: Annotated[Slo | None, Field(alias="slo")] = None
-    """Latency objective. A request is good if it meets every bound that is set. Either slo or batch is given."""
+    """Latency objective: a request is good if it meets every bound that is set. Give one of slo, batch, throughput."""
     batch: Batch | None = None
     """Work with deadlines, in place of slo: all of it is done in time, by the fewest GPU-hours. With min 0 there is no
     replica while nothing is queued and nothing runs."""
+    throughput: Throughput | None = None
+    """Tokens at a rate, in place of slo: while there is work, as many full replicas as serve it or the money pays."""
     targets: Targets
     """Workloads to scale, 1 to 8: of one GPU type each, spot or on demand. Their order does not matter, but for min."""
     prefill_per_decode: RoleRatio | None = None
@@ -231,12 +225,14 @@ class Spec(Part):
     targets. Where windows overlap, the highest min and the highest max count."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(ONE_OBJECTIVE, _NOT_ANOTHER_POOL, _ORDERED_SCHEDULES, _ZERO_NEEDS_GATEWAY, *SPEC_RULES)
+        json_schema_extra=rules(
+            *(ONE_OBJECTIVE, PRICED, _NOT_ANOTHER_POOL, _ORDERED_SCHEDULES, _ZERO_NEEDS_GATEWAY, *SPEC_RULES)
+        )
     )
 
     @property
     def slo(self) -> Slo:
-        """The latency objective; of a pool with deadlines, one that hardly any request misses."""
+        """The latency objective; of a pool with deadlines or a rate, one that hardly any request misses."""
         return self.asked_slo or BATCH_SLO
 
     @property
@@ -271,8 +267,9 @@ class Spec(Part):
 
     @model_validator(mode="after")
     def _one_objective(self) -> Self:
-        if (self.asked_slo is None) == (self.batch is None):
-            raise ValueError(told(ONE_OBJECTIVE.says, "neither" if self.batch is None else "both"))
+        given = sum(one is not None for one in (self.asked_slo, self.batch, self.throughput))
+        if given != 1:
+            raise ValueError(told(ONE_OBJECTIVE.says, "several" if given else "none"))
         if not self.has_roles:
             if self.prefill_per_decode is not None:
                 raise ValueError(RATIO_NEEDS_ROLES.says)
@@ -280,14 +277,20 @@ class Spec(Part):
             raise ValueError(PREFILL_BOUND.says)
         elif self.slo.time_per_output_token is None:
             raise ValueError(DECODE_BOUND.says)
-        elif self.slo.measured_at is MeasuredAt.GATEWAY:
+        elif self.slo.measured_at == "Gateway":
             raise ValueError(ROLES_AT_ENGINES.says)
         elif self.schedules:
             raise ValueError(told(ROLES_NO_SCHEDULE.says, self.schedules[0].name))
         return self
 
     @model_validator(mode="after")
-    def _schedules(self) -> Self:
+    def _consistent(self) -> Self:
+        if self.metrics.gateway is None and self.batch is None and self.goes_to_zero:
+            raise ValueError(_ZERO_NEEDS_GATEWAY.says)
+        if self.throughput is not None and (spend := self.throughput.spend_at_most) is not None:
+            prices = [one.cost_per_replica_hour for one in self.targets if one.cost_per_replica_hour is not None]
+            if len(prices) < len(self.targets) or min(prices) > spend.dollars_per_hour:
+                raise ValueError(told(PRICED.says, f"{spend.dollars_per_hour:g}"))
         names = [one.name for one in self.schedules]
         for one in self.schedules:
             if names.count(one.name) > 1:
@@ -295,12 +298,6 @@ class Spec(Part):
             least, most = self.min if one.min is None else one.min, one.max or self.max
             if least > most:
                 raise ValueError(told(_ORDERED_SCHEDULES.says, one.name))
-        return self
-
-    @model_validator(mode="after")
-    def _shows_demand(self) -> Self:
-        if self.metrics.gateway is None and self.batch is None and self.goes_to_zero:
-            raise ValueError(_ZERO_NEEDS_GATEWAY.says)
         return self
 
     @field_validator("targets")

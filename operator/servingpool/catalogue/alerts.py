@@ -68,6 +68,11 @@ def _with_mode(expr: str) -> str:
     return f"({expr}) * on (namespace, pool) group_left (mode) {info}"
 
 
+def _in_condition(labels: str) -> str:
+    """A row for each pool with such a condition, by its reason."""
+    return _with_mode(f"max by (namespace, pool, reason) (servingpool_condition{{{labels}}})")
+
+
 HOUR, FIVE_MINUTES = _of_pool("servingpool_attainment_ratio"), _of_pool("servingpool_recent_attainment_ratio")
 
 
@@ -102,6 +107,7 @@ SLO_ACTION = (
     f"{Reason.OBJECTIVE_UNATTAINABLE}: more replicas do not help. {Reason.OBJECTIVE_MISSED}: if it lasts, see "
     "the page of symptoms."
 )
+SMALLER = "The fleet is smaller than ordered, so requests may miss the SLO."
 
 ALERTS = (
     Alert(
@@ -128,10 +134,7 @@ ALERTS = (
         summary="Two ServingPool operators lead.",
         description="More than one operator in $(NAMESPACE) writes. Leader election is off, or a clock is stopped.",
         effect="Both set replicas, so the numbers of replicas may flap.",
-        action=(
-            "Set leaderElection.enabled, or replicas to 1. If it is on, restart all pods of the operator: each "
-            "gives its Lease back when it stops."
-        ),
+        action="Set leaderElection.enabled, or replicas to 1. If it is on, restart all pods: each gives its Lease up.",
     ),
     Alert(
         name="ServingPoolSharesWrong",
@@ -193,19 +196,13 @@ ALERTS = (
         summary="The API server does not accept the operator's writes.",
         description="{{ $value | humanize }} writes of kind {{ $labels.kind }} failed within 15 minutes.",
         effect="Status or events are out of date (status, event), or a scale-down may remove busy pods (cost).",
-        action=(
-            "Read the API server's answer in the operator's log. Forbidden: compare the operator's rights with the "
-            "chart's."
-        ),
+        action="Read the API server's answer in the operator's log. Forbidden: compare its rights with the chart's.",
     ),
     Alert(
         name="ServingPoolNotReady",
         wait="5m",
         # ServingPoolTurnFailed covers InternalError.
-        expr=_with_mode(
-            "max by (namespace, pool, reason) "
-            '(servingpool_condition{type="Ready",status="False",reason!="InternalError"})'
-        ),
+        expr=_in_condition('type="Ready",status="False",reason!="InternalError"'),
         summary="Pool {{ $labels.namespace }}/{{ $labels.pool }} is not Ready: {{ $labels.reason }}.",
         description="The Ready condition is False, so the replicas do not follow the load.",
         effect="Requests may miss the SLO when traffic rises; GPUs stay idle when it falls.",
@@ -215,14 +212,8 @@ ALERTS = (
                 "The replicas follow the load only until another program resets them. Then the fleet has the other "
                 "program's size, and requests may miss the SLO."
             ),
-            Reason.UNSCHEDULABLE: (
-                "Replicas were ordered, and no node takes their pods. The fleet is smaller than ordered, so "
-                "requests may miss the SLO."
-            ),
-            Reason.FAILED_CREATE: (
-                "Replicas were ordered, and the API server refuses their pods. The fleet is smaller than ordered, so "
-                "requests may miss the SLO."
-            ),
+            Reason.UNSCHEDULABLE: f"Replicas were ordered, and no node takes their pods. {SMALLER}",
+            Reason.FAILED_CREATE: f"Replicas were ordered, and the API server refuses their pods. {SMALLER}",
             Reason.SCALING_DISABLED: "The target has 0 replicas, so nothing serves the model and nothing is scaled.",
             Reason.TARGET_ENDING: "The target is being deleted, so it is not scaled. Its replicas go with it.",
             Reason.POOL_ENDING: "The pool is being deleted, so nothing is scaled. Replicas stay as they are.",
@@ -263,20 +254,14 @@ ALERTS = (
         expr=_burns(_mean(HOUR, "1d:15m", HOUR), HOUR),
         threshold=1,
         summary="Pool {{ $labels.namespace }}/{{ $labels.pool }} misses its SLO.",
-        description=(
-            "{{ $value | humanizePercentage }} of requests missed the SLO in the last day. The last hour missed it "
-            "too. The objective allows fewer."
-        ),
+        description="{{ $value | humanizePercentage }} of a day's requests missed the SLO. The last hour did too.",
         effect="Some users wait longer than promised for the first token, or between tokens.",
         action=SLO_ACTION,
     ),
     Alert(
         name="ServingPoolDeadline",
         wait="1m",
-        expr=_with_mode(
-            "max by (namespace, pool, reason) "
-            '(servingpool_condition{type="SLOMet",reason=~"DeadlineAtRisk|DeadlineMissed"})'
-        ),
+        expr=_in_condition('type="SLOMet",reason=~"DeadlineAtRisk|DeadlineMissed"'),
         summary="Pool {{ $labels.namespace }}/{{ $labels.pool }} may miss a deadline: {{ $labels.reason }}.",
         description="What is due first needs more replicas than can be had, or was not done by its deadline.",
         effect="Batch work is done late.",
@@ -355,9 +340,7 @@ ALERTS = (
     Alert(
         name="ServingPoolBlind",
         wait="10m",
-        expr=_with_mode(
-            'max by (namespace, pool, reason) (servingpool_condition{type="MetricsAvailable",status="False"})'
-        ),
+        expr=_in_condition('type="MetricsAvailable",status="False"'),
         summary="Pool {{ $labels.namespace }}/{{ $labels.pool }} has no metrics to decide on: {{ $labels.reason }}.",
         description="The need is unknown, so replicas stay as they are, unless a queue is seen to grow.",
         effect="Requests may miss the SLO when traffic rises.",

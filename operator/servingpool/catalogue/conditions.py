@@ -473,6 +473,26 @@ class Reason(Templated, Entry):
         "The backlog's query has no answer that can be used. Nothing is scaled down, and nothing counts as done.",
         "Run spec.batch.backlog.query in Prometheus: it must return one series with a number from 0 on.",
     )
+    THROUGHPUT_HOLDS = (
+        "ThroughputHolds",
+        (ConditionType.SLO_MET, Truth.TRUE),
+        "{said}.",
+        "The replicas serve what comes, or the rate or the money of spec.throughput allows no more.",
+    )
+    THROUGHPUT_UNKNOWN = (
+        "ThroughputUnknown",
+        (ConditionType.SLO_MET, Truth.UNKNOWN),
+        "What waits is unknown. {said}.",
+        "The engines' queues or the gateway's cannot be read. Nothing is scaled down.",
+        "See the condition MetricsAvailable.",
+    )
+    THROUGHPUT_SHORT = (
+        "ThroughputShort",
+        _MISSED,
+        "Replicas that can be had serve {most:,.0f} output tokens/s. {said}.",
+        "There is work for more replicas than can be had: spec.throughput asks for more.",
+        "Raise max, the GPUBudget or the quota, whichever the last decision's limits name, or ask for less.",
+    )
     # ScalingLimited
     DESIRED_WITHIN_RANGE = (
         "DesiredWithinRange",

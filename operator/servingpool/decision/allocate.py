@@ -21,7 +21,7 @@ from servingpool.decision.decision import EQUAL, Limited, Part, share_of
 from servingpool.decision.learn.kinds import OVERDUE, best_known, kind_of, shortages_seen, weights
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.learn.miss_curve import MissCurve
-from servingpool.decision.need.mix import BEYOND, Frontier, Mix, Offer, capacity, cheapest_mix, greatest, price
+from servingpool.decision.need.mix import BEYOND, Frontier, Mix, Offer, capacity, cheapest_mix, front, greatest, price
 from servingpool.decision.observation import Observation, Replica
 from servingpool.decision.pool import Pool
 from servingpool.decision.words import listed, shown
@@ -111,6 +111,11 @@ class Fleet:
     def reachable(self) -> float:
         """Capacity of all replicas that can be had now."""
         return capacity(self.offers, self._within(greatest(self.offers), self.offers))
+
+    def paid_by(self, most: float) -> float:
+        """Capacity of the largest mix at this price at most."""
+        found = front(self.offers, self.reachable)
+        return float(max(found.capacities[found.prices <= most], default=0.0))
 
     @property
     def replaced(self) -> bool:

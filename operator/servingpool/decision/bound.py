@@ -43,8 +43,10 @@ def limit(
     if isinstance(plan, Wanted):
         answer = Limited(pool.whole(plan.replicas))
         answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait, now, fleet)
+        if pool.batch is not None and pool.batch.rate is not None:
+            answer = _in_one_cold_start(_scale_down_window(answer, requested, pool, memory, now), observation)
         answer = _while_no_node(answer, observation, pool, memory, fleet)
-        return _bounded(answer, bounds, fleet)
+        return _bounded(_last_replica(answer, observation, pool, memory, now), bounds, fleet)
     idle = memory.idle(pool, now)
     if isinstance(plan, Unknown):
         # Where some targets do not deliver: what is ordered, and no more than was needed lately.
@@ -188,18 +190,23 @@ def _scale_down_window(answer: Limited, requested: float, pool: Pool, memory: Me
 
 def _in_proportion(answer: Limited, observation: Observation, pool: Pool, memory: Memory, plan: Plan) -> Limited:
     """No more replicas than arrivals and queue need while misses are a guess, nor many times the ready ones at once."""
-    requested, ready = observation.ordered, observation.serving
+    requested = observation.ordered
     if not plan.has_evidence:
         load = pool.params.knee_share * plan.curve.limit
         most = max(requested, pool.whole(plan.proportionate(load)))
         answer = answer.at_most(most, LimitName.PROPORTION, most=shown(most), load=load)
-    most = max(requested, _within_one_cold_start(ready))
-    answer = answer.at_most(most, LimitName.ONE_COLD_START, most=shown(most), ready=shown(ready))
+    answer = _in_one_cold_start(answer, observation)
     if not memory.profile.engine.fit.known:
         initial = memory.profile.forecast.initial_replicas or requested
         most = max(2 * initial, initial + 2, requested)
         answer = answer.at_most(most, LimitName.LEARNING_STEP, most=shown(most))
     return answer
+
+
+def _in_one_cold_start(answer: Limited, observation: Observation) -> Limited:
+    ready = observation.serving
+    most = max(observation.ordered, _within_one_cold_start(ready))
+    return answer.at_most(most, LimitName.ONE_COLD_START, most=shown(most), ready=shown(ready))
 
 
 def _bounded(answer: Limited, bounds: Bounds, fleet: Fleet) -> Limited:

@@ -5,6 +5,7 @@ A pool has one stage, or prefill and decode: these are decided one by one, and r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +27,7 @@ from servingpool.decision.plan import Plan, Wanted
 from servingpool.decision.pool import Beside, Bound, Pool
 from servingpool.decision.roles import DECODE, PREFILL, Ratio
 
-BY_DEADLINE = Unknown("the pool is sized by the deadlines of its work")
+BY_WORK = Unknown("the pool is sized by the deadlines or the rate of its work")
 
 
 class Outcome(NamedTuple):
@@ -58,15 +59,18 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     frontier = fleet.frontier
     standing = () if seen.metered else updated.memory.last.standing
     unused = updated.memory.unused(pool, now)
-    planned = BY_DEADLINE if pool.batch else plan(seen, pool, updated, frontier, hung=len(standing), unused=unused)
+    planned = BY_WORK if pool.batch else plan(seen, pool, updated, frontier, hung=len(standing), unused=unused)
     if memory.at != now:
         updated = updated._replace(memory=tried(updated, planned, seen, pool, now))
     memory = remembered(updated, pool, planned, now)
     queues = Queues.recent(seen, memory.last, {one.replica for one in standing}, now)
     wanted = at_zero(seen, pool, memory, now, frontier)
-    if pool.batch is not None:
-        wanted, ledger = throughput.plan(seen, pool, pool.batch, updated, fleet.reachable, now)
-        memory = replace(memory, profile=replace(memory.profile, ledger=ledger))
+    if pool.batch is not None and wanted is None:
+        price = pool.batch.rate.price if pool.batch.rate else math.inf
+        paid = fleet.paid_by(price) if price < math.inf else math.inf
+        wanted, ledger = throughput.plan(seen, pool, pool.batch, updated, fleet.reachable, paid, now)
+        recommended = (*memory.recommendations, (now, wanted.replicas))
+        memory = replace(memory, profile=replace(memory.profile, ledger=ledger), recommendations=recommended)
     answer = wanted or planned
     limited = limit(seen, pool, bounds, memory, answer, now, queues.longest_wait, fleet)
     found = figures(pool, memory, updated, planned, queues, now)

@@ -186,11 +186,6 @@ def _mean_prefill(on: Sources) -> Reading:
     return window.total(Column.TTFT_SUM) / requests if requests > 0.0 else Unknown("no request began in ten minutes")
 
 
-def attained_now(on: Sources) -> Reading:
-    """Attainment of the last 5 minutes."""
-    return attained_in(on, on.pool.params.recent_window)
-
-
 def attained_in(on: Sources, seconds: float) -> Reading:
     """Attainment of so many seconds; requests that are overdue count as late."""
     if on.unjudged is not None:
@@ -236,11 +231,11 @@ class Figures:
     """Seconds at the SLO's percentile over the last 5 minutes."""
     attainment: Reading = figure(Metric.ATTAINMENT, attainment, product)
     """Share of requests of the last hour that met every bound of the SLO, by the source that is believed."""
-    attainment_now: Reading = figure(Metric.RECENT_ATTAINMENT, attained_now, product)
-    """Share of requests of the last 5 minutes that met every bound of the SLO."""
-    attainment_minute: Reading = figure(
-        Metric.MINUTE_ATTAINMENT, lambda on: attained_in(on, MINUTE), both(operator.mul)
+    attainment_now: Reading = figure(
+        Metric.RECENT_ATTAINMENT, lambda on: attained_in(on, on.pool.params.recent_window), product
     )
+    """Share of requests of the last 5 minutes that met every bound of the SLO."""
+    attainment_minute: Reading = figure(Metric.MINUTE_ATTAINMENT, lambda on: attained_in(on, MINUTE), product)
     """The share of the last minute: it shows a recovery first."""
     judged: bool = figure(None, lambda on: on.unjudged is None, operator.and_)
     """Whether the SLO is judged: False where it is measured at the gateway, and the gateway does not tell."""

@@ -227,6 +227,11 @@ class Observation:
     """Requested capacity, in replicas of the reference target; set by the core."""
 
     @property
+    def samples(self) -> tuple[ReplicaMetrics, ...]:
+        """Samples that could be read."""
+        return () if isinstance(self.metrics, Unknown) else self.metrics
+
+    @property
     def orders(self) -> tuple[Ordered, ...]:
         """The requested replicas of each target, by name; of ONLY where no target is named."""
         return self.targets or (Ordered(ONLY, self.requested),)

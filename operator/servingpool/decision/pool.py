@@ -156,16 +156,27 @@ def _order(bound: Bound) -> tuple[int, float, str]:
     return -bound.replicas, bound.begins_in, bound.schedule or ""
 
 
+class Rate(NamedTuple):
+    """The most that is served where work has no deadline, while there is work."""
+
+    output: float = math.inf
+    """Output tokens per second."""
+    price: float = math.inf
+    """Price per hour, in the unit of the targets' prices."""
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The objective of work that waits outside of the engines: all of it done by its deadline."""
+    """The objective of work without a bound on latency: all of it done by its deadline, or at a rate."""
 
     within: float = math.inf
     """Seconds from when a request came to its deadline; infinite where `ends` has the deadlines."""
     ends: tuple[float, ...] = ()
     """Deadlines around now in Unix time, ascending: what comes before one is due by it."""
-    tokens: bool = False
-    """Whether the backlog is counted in tokens, and not in requests."""
+    unit: str = "requests"
+    """What work is counted in: requests, tokens of prompts and answers, or output tokens where it has a rate."""
+    rate: Rate | None = None
+    """In place of deadlines; None where there are some."""
 
     def due(self, came: float) -> float:
         """Deadline in Unix time of a request that came then."""
@@ -202,17 +213,11 @@ class Pool:
     beside: Bound | None = None
     """The min, where it follows from replicas of the other role; None elsewhere."""
     batch: Batch | None = None
-    """Deadlines of its work, by which it is sized in place of the SLO; None where it has none."""
+    """Deadlines or rate of its work, by which it is sized in place of the SLO; None where it has neither."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_replicas <= self.max_replicas:
             raise ValueError(f"need 0 <= min <= max replicas, got min {self.min_replicas}, max {self.max_replicas}")
-        if not self.targets:
-            raise ValueError("need at least one target")
-        if not self.max_change >= 1.0:
-            raise ValueError(f"need a largest change of at least 1, got {self.max_change}")
-        if not self.starts >= 1:
-            raise ValueError(f"need at least 1 start, got {self.starts}")
         for window in self.windows:
             bounds = window.bounds(self._own, window.begin)
             if not 0 <= bounds.least.replicas <= bounds.most.replicas:

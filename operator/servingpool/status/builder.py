@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from servingpool.api.batch import Batch
-from servingpool.api.conditions import Condition, ConditionType, Reason, Truth, condition, condition_of, updated
+from servingpool.api.conditions import Condition, ConditionType, Reason, Truth, condition_of, updated
 from servingpool.api.duration import brief
 from servingpool.api.role import Role
 from servingpool.api.status import (
@@ -197,16 +195,10 @@ def _refused(refusal: Refusal, held: Status) -> Status:
     """
     judged = [(ConditionType.READY, refusal.reason.status)]
     judged += [(one.type, Truth.UNKNOWN) for one in held.conditions if one.type is not ConditionType.READY]
-    told: dict[str, Any] = {"reason": refusal.reason, "message": refusal.message, "generation": refusal.meta.generation}
-    conditions = [condition(type_, truth, now=from_unix(refusal.at), **told) for type_, truth in judged]
-    return held.model_copy(
-        update=dict.fromkeys(SEEN)
-        | {
-            "observed_generation": refusal.meta.generation,
-            "conditions": updated(held.conditions, conditions),
-            "why": refusal.reason.value,
-        }
-    )
+    told = condition_of(refusal.reason, refusal.message, generation=refusal.meta.generation, at=refusal.at)
+    conditions = [told.model_copy(update={"type": type_, "status": truth}) for type_, truth in judged]
+    new = {"observed_generation": refusal.meta.generation, "why": refusal.reason.value}
+    return held.model_copy(update=dict.fromkeys(SEEN) | new | {"conditions": updated(held.conditions, conditions)})
 
 
 def _targets(plan: PoolPlan) -> tuple[Reason, str] | None:
@@ -257,7 +249,7 @@ def _batch(plan: PoolPlan) -> BatchStatus | None:
         return None
     due, ends = found.due, found.finishes_at
     return BatchStatus(
-        unit=batch.backlog.unit.value,
+        unit=batch.backlog.unit,
         backlog=round(ledger.waiting, 1) if ledger.known_at == ledger.at else None,
         per_second=None if ledger.cost is None else round(plan.decision.replicas / ledger.cost, 2),
         due=None if due is None else round(due.amount, 1),
@@ -266,27 +258,31 @@ def _batch(plan: PoolPlan) -> BatchStatus | None:
     )
 
 
-def _deadline_condition(plan: PoolPlan, found: Wanted, batch: Batch, *, idle: bool) -> Condition:
-    """Whether the work is done in time: what is late already comes before what is at risk.
+def _work_condition(plan: PoolPlan, found: Wanted, *, idle: bool) -> Condition:
+    """Whether work is done in time, or at its rate: what is late already comes before what is at risk.
 
     `idle`: no replica stands, though some are wanted, so that all work is at risk.
     """
     at, ledger, said = plan.decision.at, plan.memories[0].profile.ledger, plan.decision.reason.partition(": ")[2]
-    late, unit = [one for one in ledger.dues if one.at < at], batch.backlog.unit.value
-    if late:
+    late, unit, known = [one for one in ledger.dues if one.at < at], ledger.unit, ledger.known_at == ledger.at
+    if plan.seen.pool.spec.throughput is not None:
+        told = (Reason.THROUGHPUT_HOLDS if known else Reason.THROUGHPUT_UNKNOWN).said(said=said)
+        if found.at_risk is not None:
+            told = Reason.THROUGHPUT_SHORT.said(most=found.at_risk.amount, said=said)
+    elif late:
         amount, due, longest = math.fsum(one.amount for one in late), clock(late[0].at), brief(at - late[0].at)
         told = Reason.DEADLINE_MISSED.said(amount=amount, unit=unit, at=due, late=longest, said=said)
     elif (risk := next(iter(ledger.dues), None) if idle else found.at_risk) is not None:
         told = Reason.DEADLINE_AT_RISK.said(amount=risk.amount, unit=unit, at=clock(risk.at), said=said)
     else:
-        told = (Reason.DEADLINES_HOLD if ledger.known_at == ledger.at else Reason.BACKLOG_UNKNOWN).said(said=said)
+        told = (Reason.DEADLINES_HOLD if known else Reason.BACKLOG_UNKNOWN).said(said=said)
     return _condition(plan, *told)
 
 
 def _slo_condition(plan: PoolPlan, permission: ScalePermission, certain: datetime | None) -> Condition:
     idle = any(none_serves(one, permission) for one in plan.stages)
-    if plan.decision.wanted is not None and plan.seen.pool.spec.batch is not None:
-        return _deadline_condition(plan, plan.decision.wanted, plan.seen.pool.spec.batch, idle=idle)
+    if plan.decision.wanted is not None and plan.seen.pool.spec.asked_slo is None:
+        return _work_condition(plan, plan.decision.wanted, idle=idle)
     figures, slo = plan.decision.figures, plan.seen.pool.spec.slo
     known, objective = figures.attainment, slo.attainment
     warned = [] if plan.decision.warning is None else [plan.decision.warning]

@@ -23,6 +23,7 @@ from servingpool.decision.decision import Part
 from servingpool.decision.explain import told_standing
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Observation, Unknown
+from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.latency import LatencyCount
 from servingpool.decision.observe.samples import Standing
 from servingpool.decision.observe.window import KEPT_SECONDS
@@ -351,8 +352,8 @@ def estimated(memory: Memory, ttft: float | None, tpot: float | None, *, parted:
     """
     window, buckets = memory.window.last(KEPT_SECONDS), memory.window.buckets
     at = memory.profile.at_gateway
-    first = (window.client_first_tokens, buckets.client) if at else (window.first_tokens, buckets.ttft)
-    bounds = ((ttft, *first, parted), (tpot, window.finished, buckets.tpot, False))
+    first = (window.split(Column.CLIENT_COUNT), buckets.client) if at else (window.first_tokens, buckets.ttft)
+    bounds = ((ttft, *first, parted), (tpot, window.split(Column.TPOT_COUNT), buckets.tpot, False))
     return [said for each in bounds if (said := _said(*each))]
 
 

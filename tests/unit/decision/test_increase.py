@@ -87,7 +87,7 @@ def followed(life: Life) -> list[tuple[float, float, list[float], bool]]:
 
 
 def total(life: Life) -> Row:
-    return tuple(np.sum([rises for _, _, rises, _ in followed(life)], axis=0).tolist())
+    return tuple(np.sum([(0.0,) * COLUMNS, *(rises for _, _, rises, _ in followed(life))], axis=0).tolist())
 
 
 @given(lives("partial", "restarted"))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from servingpool.decision.learn.ledger import Due, Ledger
-from servingpool.decision.need.throughput import Standing, needed
+from servingpool.decision.need.throughput import Standing, needed, steady
 from servingpool.decision.observation import Unknown
+from servingpool.decision.params import DEFAULT
 from servingpool.decision.plan import Wanted
-from servingpool.decision.pool import Batch
+from servingpool.decision.pool import Batch, Rate
 
 HOUR, START = 3600.0, 120.0
 
@@ -61,3 +62,14 @@ def test_what_came_while_the_source_was_silent_is_due_as_if_it_came_at_once_and_
     assert ledger.dues == (Due(1500.0, 95.0),)
     assert ledger.update(95.0, 0.0, 95.0, Batch(within=600.0), 1230.0).dues == (Due(1800.0, 95.0),)
     assert ledger.update(95.0, 0.0, 95.0, Batch(within=600.0), 9000.0).dues == (Due(9300.0, 95.0),), "a long silence"
+
+
+def test_a_rate_takes_no_more_than_its_money_pays_and_no_more_than_comes() -> None:
+    def kept(waiting: float, flow: float, ready: float = 0.0, paid: float = 9.0) -> float:
+        ledger = Ledger(0.0, (Due(HOUR, waiting),), 0.0, 0.0, 0.001)
+        return steady(ledger, Rate(5000.0), paid, flow, Standing(((0.0, ready),), 20.0, START), DEFAULT, 0.0).replicas
+
+    assert kept(1e6, 1.0) == 5.0
+    assert kept(1e6, 1.0, ready=5.0, paid=2.0) == 2.0
+    assert kept(0.0, 1.5) == 2.0, "three quarters busy"
+    assert kept(0.0, 1.5, ready=9.0) == pytest.approx(2.2), "what stands is not removed for a tenth"

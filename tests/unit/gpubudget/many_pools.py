@@ -43,6 +43,7 @@ KINDS = {
     "roles": Client(("prefill", "decode"), 1, 4.0, {}, roles=True),
     "several": Client(("dear", "cheap"), 1, 12.0, {}),
     "batch": Client(("batch",), 0, 0.0, BATCH),
+    "rate": Client(("rate",), 1, 12.0, {"slo": None, "throughput": {"outputTokensPerSecond": 4000}}),
 }
 
 

@@ -1,4 +1,4 @@
-"""Work with deadlines through the real loop: a broker's queue, a worker that feeds the engines, and a night."""
+"""Work without a bound on latency through the real loop: a broker's queue and a night; a rate."""
 
 from __future__ import annotations
 
@@ -135,3 +135,24 @@ def test_under_a_budget_it_grows_to_the_gpus_that_are_left_and_tells_the_deadlin
     world.step(minutes=12)
     assert world.replicas == 2, "of four GPUs each"
     assert [limit["name"] for limit in world.status()["lastDecision"]["limits"]] == ["GPUBudget"]
+
+
+def test_a_rate_takes_as_many_full_replicas_as_serve_it_while_there_is_work_and_says_what_it_lacks() -> None:
+    world, rate = FakeCluster(), {"outputTokensPerSecond": 5000}
+    world.serve(replicas=1, rate=6.0)
+    service = world.services["vllm"]
+    world.pool(slo=None, throughput=rate, targets=[{"name": "vllm", "min": 1, "max": 8}])
+    world.step(minutes=10)
+    assert service.replicas == 1, "what comes keeps one busy"
+    service.rate = 60.0  # five times what serves the rate
+    world.step(minutes=15)
+    assert service.replicas == 3
+    assert world.condition("SLOMet") == ("True", "ThroughputHolds")
+    assert " full replicas serve 5,000 output tokens/s; what comes, and " in world.decision().reason
+    world.pool(slo=None, throughput=rate, targets=[{"name": "vllm", "min": 1, "max": 2}])
+    world.step()
+    assert world.condition("SLOMet") == ("False", "ThroughputShort")
+    assert "Replicas that can be had serve 4,60" in world.message("SLOMet")
+    world.prometheus.silent = "HTTP 503"
+    world.step(minutes=10)
+    assert (service.replicas, world.condition("SLOMet")) == (2, ("Unknown", "ThroughputUnknown"))

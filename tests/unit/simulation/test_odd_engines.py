@@ -117,21 +117,6 @@ def test_speculative_decoding_gives_three_tokens_a_step_and_observes_one_latency
         assert metrics.histograms["request_time_per_output_token_seconds"].total == pytest.approx(only.tpot)
 
 
-@pytest.mark.parametrize(
-    ("odd", "message"),
-    [
-        ({"bend": 0.5}, "bend must be 1 or more"),
-        ({"tokens_per_step": 0}, "tokens_per_step must be 1 to"),
-        ({"tokens_per_step": 33}, "tokens_per_step must be 1 to"),
-        ({"pause_every": -1.0}, "pause_every >= 0 s"),
-        ({"pause_shortest": 5.0}, "shortest first"),
-    ],
-)
-def test_oddities_outside_their_range_are_refused(odd: dict[str, float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        replace(H100, **odd)  # type: ignore[arg-type]
-
-
 def seen(options: ScrapeOptions, at: float, rate: float = 6.0) -> tuple[ReplicaMetrics, ...]:
     trace = traces.poisson("steady", [rate], 600.0, prompt=500, output=100, seed=1)
     fleet = Fleet(H100, trace, ColdStart(mean=100.0, jitter=0.0))

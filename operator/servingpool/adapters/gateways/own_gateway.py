@@ -13,7 +13,7 @@ from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.diagnosis import PodKey
 from servingpool.adapters.prometheus.samples import ReadRequest
 from servingpool.api.serving_pool import ServingPool
-from servingpool.api.spec import Gateway, MeasuredAt
+from servingpool.api.spec import Gateway
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,4 +99,4 @@ def gateway_share(pool: ServingPool, backend: BackendConfig) -> Share | None:
 def bound_of(pool: ServingPool, *, metered: bool) -> float | None:
     """Seconds; None where the SLO is not judged at the gateway. Of an engine that is `metered` there, it always is."""
     slo = pool.spec.slo
-    return slo.time_to_first_token if metered or slo.measured_at is MeasuredAt.GATEWAY else None
+    return slo.time_to_first_token if metered or slo.measured_at == "Gateway" else None

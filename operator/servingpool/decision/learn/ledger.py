@@ -43,6 +43,8 @@ class Ledger:
     """Replica-seconds of a request or a token; None before it was known."""
     spread: float = DEFAULT.prior_error
     """Relative spread of the cost over some hours."""
+    unit: str = "requests"
+    """What is counted, see `Batch.unit`."""
 
     def update(self, waiting: Reading, running: float, served: float, batch: Batch, now: float) -> Ledger:
         """The ledger after so much left the queues, with so much that waits and runs now.

@@ -26,7 +26,7 @@ from servingpool.decision.learn.miss_curve import (
     tpot_infeasible,
 )
 from servingpool.decision.learn.step_time import NEARLY_FULL, short_answers
-from servingpool.decision.observation import Histogram, Observation, ReplicaMetrics, Unknown
+from servingpool.decision.observation import Histogram, Observation, Unknown
 from servingpool.decision.observe.columns import WORK, Column
 from servingpool.decision.observe.counters import CounterDelta, diff_counters
 from servingpool.decision.observe.gauges import with_believed_queue
@@ -122,6 +122,7 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
     """The memory with the observation in its windows, and what can be learned without knowing what requests cost."""
     observation, now, span, params = tick.observation, tick.now, tick.span, tick.pool.params
     seen = delta.covered > 0.0
+    unread = observation.metrics.reason if isinstance(observation.metrics, Unknown) else None
     hole = memory.covered_at is None or now - memory.covered_at > LONGEST_GAP
     if seen and (hole or memory.since is None):
         # The loop, Prometheus or the fleet was away. Windows fill anew, and nothing is removed until they have.
@@ -150,19 +151,13 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
         last=delta,
         ttft_inferred=tick.observation.ttft_inferred,
         interval=max(interval, 1.0),
-        damaged="; ".join(f"{name}: {why}" for name, why in delta.damaged.items()) or _unread(observation),
+        damaged="; ".join(f"{name}: {why}" for name, why in delta.damaged.items()) or unread,
         queue_unknown=delta.waiting.reason if isinstance(delta.waiting, Unknown) else None,
         covered_at=now if seen else memory.covered_at,
-        ttft_tail=_client_tail(tick, memory.ttft_tail)
-        if tick.pool.slo.at_gateway
-        else _tail(tick, memory.ttft_tail, "time_to_first_token", delta.damaged),
+        ttft_tail=_tail(tick, memory.ttft_tail, "time_to_first_token", delta.damaged),
         tpot_tail=_tail(tick, memory.tpot_tail, "time_per_output_token", delta.damaged),
         predicted_by=None,
     )
-
-
-def _unread(observation: Observation) -> str | None:
-    return observation.metrics.reason if isinstance(observation.metrics, Unknown) else None
 
 
 def with_fresh_samples(observation: Observation, memory: Memory, now: float) -> tuple[Observation, Memory]:
@@ -171,7 +166,7 @@ def with_fresh_samples(observation: Observation, memory: Memory, now: float) -> 
     Prometheus, or a cache before it, may repeat an old answer, in which all looks fresh. Two clocks may differ, and one
     may be set: only a lag that grows counts, and one that lasts is believed, a second of it every eight.
     """
-    newest = max((one.scraped_at for one in _samples(observation)), default=None)
+    newest = max((one.scraped_at for one in observation.samples), default=None)
     if newest is None:
         return observation, memory
     lag, passed = now - newest, math.inf if memory.at is None else now - memory.at
@@ -180,10 +175,6 @@ def with_fresh_samples(observation: Observation, memory: Memory, now: float) -> 
         said = Unknown(f"Prometheus shows no sample newer than {clock(newest)}, which is {lag:.0f} s ago by our clock")
         observation = replace(observation, metrics=said)
     return observation, replace(memory, lag=least)
-
-
-def _samples(observation: Observation) -> tuple[ReplicaMetrics, ...]:
-    return () if isinstance(observation.metrics, Unknown) else observation.metrics
 
 
 def _with_engines(tick: _Tick, delta: CounterDelta, memory: Memory) -> Profile:
@@ -243,17 +234,12 @@ def _ready(observation: Observation, span: float) -> float:
 
 
 def _tail(tick: _Tick, tail: Tail, name: str, damaged: Mapping[str, str]) -> Tail:
-    read = ((one.replica, getattr(one, name)) for one in _samples(tick.observation) if one.replica not in damaged)
-    return _with(tick, tail, {replica: one for replica, one in read if isinstance(one, Histogram)})
-
-
-def _client_tail(tick: _Tick, tail: Tail) -> Tail:
-    ttft = tick.observation.gateway.time_to_first_token
-    return _with(tick, tail, {"": ttft} if isinstance(ttft, Histogram) else {})
-
-
-def _with(tick: _Tick, tail: Tail, histograms: Mapping[str, Histogram]) -> Tail:
-    return tail.update(histograms, elapsed=tick.span, memory=tick.pool.params.recent_window)
+    """The tail of the engines' latency of this name; of the gateway's TTFT where the SLO is measured there."""
+    read = {one.replica: getattr(one, name) for one in tick.observation.samples if one.replica not in damaged}
+    if name == "time_to_first_token" and tick.pool.slo.at_gateway:
+        read = {"": tick.observation.gateway.time_to_first_token}
+    known = {source: one for source, one in read.items() if isinstance(one, Histogram)}
+    return tail.update(known, elapsed=tick.span, memory=tick.pool.params.recent_window)
 
 
 def _without_the_past_of_another_slo(memory: Memory, pool: Pool) -> Memory:
@@ -299,7 +285,9 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
         calibration = _calibration(tick, memory, demand, carried, usual, before=before)
         curve = curve.update(attribution, carried, elapsed=tick.elapsed, params=pool.params)
     forecast, budget = _forecast(tick, memory, demand), _budget(tick, memory, carried, in_all, usual)
-    busy = memory.profile.busy
+    # While no request comes only calm moments leave the past, and what is left would ask for ever more. By less than
+    # these five minutes bursts of code are apart.
+    silent, busy = window.last(pool.params.recent_window).total(Column.BEGUN) == 0.0, memory.profile.busy
     if last.total(Column.BEGUN) > 0.0:
         seen = (*demand.rates, demand.prompt, demand.steps, step.tokens)
         busy = busy.update(seen, tick.elapsed, pool.params.evidence_memory)
@@ -310,8 +298,7 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
         ),
         past_loads=past_loads,
         most_served=max(served, key=lambda rates: step.work(*rates)),
-        # While no request comes only calm moments leave the past, and what is left would ask for ever more.
-        penalty=memory.penalty if now < memory.penalty_until or memory.window.silent(pool.params) else None,
+        penalty=memory.penalty if now < memory.penalty_until or silent else None,
         score=_score(memory, late, now),
     )
 

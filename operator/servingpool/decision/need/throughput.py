@@ -1,4 +1,4 @@
-"""The need of a pool whose work has deadlines: the fewest replicas that finish all of it in time.
+"""The need of a pool whose work has no bound on latency: the fewest replicas that finish it in time, or serve its rate.
 
 In: what waits and by when it is due, what it costs, and the fleet. Out: the replicas, and what they rest on. The rule
 is earliest deadline first: all work that is due by a deadline must fit into the seconds that the fleet serves until
@@ -9,6 +9,9 @@ As many replica-seconds are spent whether few replicas work for long or many for
 So replicas are added for the least peak, and stay while there is work for them. A start that would work for less than
 `WORTH` cold starts waits for more work, as long as waiting asks for no further replica. What is not known is not done:
 while the backlog is unknown, what was known of it counts, and nothing is removed.
+
+A rate takes as many full replicas as serve it, or as its money pays, while requests wait for full ones. Else as many
+stay as what comes keeps nearly full: more would serve no more.
 """
 
 from __future__ import annotations
@@ -26,8 +29,9 @@ from servingpool.decision.observation import EPSILON, Observation, Reading, Unkn
 from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.counters import added
 from servingpool.decision.observe.window import Slice
+from servingpool.decision.params import Params
 from servingpool.decision.plan import Course, Wanted
-from servingpool.decision.pool import Batch, Pool
+from servingpool.decision.pool import Batch, Pool, Rate
 from servingpool.decision.words import clock, shown
 
 WORTH = 6.0
@@ -98,38 +102,61 @@ def needed(ledger: Ledger, running: float, flow: float, fleet: Standing, hold: f
     return Wanted(replicas, "", None, decides, finishes, at_risk, waits_until)
 
 
+def steady(ledger: Ledger, rate: Rate, paid: float, flow: float, fleet: Standing, params: Params, now: float) -> Wanted:
+    """The replicas of a rate. `paid`: that its money pays; `ledger`, `flow`, `fleet`: as for `needed`.
+
+    Replicas are nearly full from the knee that is expected of any engine on. What a token costs moves, so what stands
+    is not removed for the last tenth.
+    """
+    busy = float(now - ledger.busy_at < params.scale_down_window)
+    if ledger.cost is None:
+        return Wanted(max(fleet.all, 1.0) * busy, "what an output token costs is not known yet: what stands shows it")
+    goal, asked = min(rate.output * ledger.cost, paid), flow + ledger.waiting * ledger.cost / fleet.start
+    full = min(goal, asked / params.knee_share)
+    replicas = max(full, min(fleet.all, (1.0 + params.worth_moving) * full, paid), busy)
+    why = f"{shown(goal)} full replicas serve {goal / ledger.cost:,.0f} output tokens/s; "
+    why += f"what comes, and {ledger.waiting:,.0f} tokens that wait, keep {asked:.1f} busy for a cold start"
+    return Wanted(replicas, why, at_risk=Due(now, fleet.most / ledger.cost) if full > fleet.most else None)
+
+
 def plan(
-    observation: Observation, pool: Pool, batch: Batch, update: UpdateResult, most: float, now: float
+    observation: Observation, pool: Pool, batch: Batch, update: UpdateResult, most: float, paid: float, now: float
 ) -> tuple[Wanted, Ledger]:
-    """The replicas for the backlog, and the ledger with it. `most`: replicas that can be had."""
+    """The replicas for the work, and the ledger with it. `most`: that can be had; `paid`: that a rate's money pays."""
     memory, ledger, start = update.memory, update.memory.profile.ledger, update.memory.start(pool)
     mean, last = memory.window.last(pool.params.mean_window), Slice(memory.window.rows[-1:])
-    requests, tokens = mean.first_tokens.total, mean.total(Column.PROMPTS) + mean.total(Column.GENERATED)
-    each = tokens / requests if batch.tokens and requests > 0.0 else 1.0
+    requests, tokens = mean.first_tokens.total, mean.total(Column.GENERATED)
+    tokens += 0.0 if batch.rate else mean.total(Column.PROMPTS)
+    each = tokens / requests if batch.unit != "requests" and min(requests, tokens) > 0.0 else 1.0
     held = memory.last.waiting if observation.ready else memory.last.gateway
     waiting = added(observation.backlog, held if isinstance(held, Unknown) else held * each)
     running = (last.highest(Column.RUNNING) or 0.0) * each
     served = (last.rate(Column.BEGUN) or 0.0) * last.seconds * each
+    if ledger.unit != batch.unit:  # another objective: what a request cost is no cost of a token
+        ledger = Ledger(unit=batch.unit)
     if now != ledger.at:
-        cost = update.demand.work_per_request / each if update.demand is not None and served > 0.0 else None
+        cost = None if update.demand is None or min(served, tokens) <= 0.0 else update.demand.work_per_request / each
         ledger = ledger.update(waiting, running, served, batch, now).costing(cost, memory.interval)
     flow, hung = 0.0 if update.demand is None else update.demand.level, len(memory.last.standing)
     pods = [(max(0.0, start - one.age), one.weight) for one in observation.starting if one.age <= OVERDUE * start]
     without_pod = max(0.0, observation.ordered - observation.serving - math.fsum(weight for _, weight in pods))
     fleet = Standing(((0.0, observation.serving - hung), *pods, (start, without_pod)), most - hung, start)
-    found = needed(ledger, running, flow, fleet, pool.params.scale_down_window, now)
+    if batch.rate is not None:
+        found = steady(ledger, batch.rate, paid, flow, fleet, pool.params, now)
+    else:
+        found = needed(ledger, running, flow, fleet, pool.params.scale_down_window, now)
     replicas = max(found.replicas, fleet.all) if isinstance(waiting, Unknown) else found.replicas
     replicas += hung if replicas > 0.0 else 0.0
     # Each replica less leaves the work of one undone.
     fleets = np.arange(1.0, max(1.0, math.ceil(replicas)) + 1.0)
     course = Course(fleets, fleets[-1] - fleets, float(math.ceil(replicas)), 0.0, NOTHING_LATE)
     found = found._replace(replicas=replicas, course=course)
-    return found._replace(why=_said(found, ledger, waiting, running, batch)), ledger
+    return found._replace(why=found.why or _said(found, ledger, waiting, running, batch)), ledger
 
 
 def _said(found: Wanted, ledger: Ledger, waiting: Reading, running: float, batch: Batch) -> str:
     """The sentence on the replicas."""
-    unit, said, due = "tokens" if batch.tokens else "requests", "", found.due
+    unit, said, due = batch.unit, "", found.due
     if isinstance(waiting, Unknown):
         said = f"the backlog is unknown ({waiting.reason}), so nothing is removed; "
     if due is None:

@@ -331,10 +331,9 @@ def _whole(
     observation: Observation, slo: Slo, ready: Mapping[str, Replica], previous: Mapping[str, Sample]
 ) -> tuple[list[ReplicaMetrics], Floats, list[Buckets], str | None]:
     """Whole samples of ready replicas, with figures and buckets; and the name of a series that another sample lacks."""
-    found = () if isinstance(observation.metrics, Unknown) else observation.metrics
     shown = [
         with_empty_series(one, used=previous.get(one.replica, NO_SAMPLE).figures[Column.TTFT_COUNT] > 0.0)
-        for one in found
+        for one in observation.samples
         if one.replica in ready
     ]
     figures, buckets = table_of(shown, slo)

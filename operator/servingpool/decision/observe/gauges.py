@@ -51,8 +51,7 @@ def with_believed_queue(
     """
     gateway = observation.gateway
     queue, arrivals, at = gateway.queue, gateway.arrivals, gateway.scraped_at
-    samples = () if isinstance(observation.metrics, Unknown) else observation.metrics
-    at = max((one.scraped_at for one in samples), default=None) if at is None else at
+    at = max((one.scraped_at for one in observation.samples), default=None) if at is None else at
     if isinstance(queue, Unknown) or at is None:
         return observation, before
     if before is None:

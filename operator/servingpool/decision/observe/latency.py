@@ -54,9 +54,8 @@ class LatencyCount:
         """Late requests, with the straddling bucket divided as in the longer window `pooled`."""
         if bound is None:
             return Misses(self.total, 0.0)
-        if self.straddling <= 0.0:
-            return Misses(self.total, self.late)
-        return Misses(self.total, self.late + self.straddling * late_share_of_straddling(pooled, bucket, bound))
+        share = late_share_of_straddling(pooled, bucket, bound) if self.straddling > 0.0 else 0.0
+        return Misses(self.total, self.late + self.straddling * share)
 
 
 def late_share_of_straddling(pooled: LatencyCount, bucket: tuple[float, float], bound: float) -> float:

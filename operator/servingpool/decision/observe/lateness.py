@@ -18,7 +18,7 @@ from typing import NamedTuple
 from servingpool.decision.observation import Bucket, Observation
 from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.counters import CounterDelta
-from servingpool.decision.observe.latency import LEAST_REQUESTS, LatencyCount, Misses, late_share_by_mean
+from servingpool.decision.observe.latency import LEAST_REQUESTS, Misses, late_share_by_mean
 from servingpool.decision.observe.queueing import Queue, overdue
 from servingpool.decision.observe.window import KEPT_SECONDS, SampleWindow, Slice
 from servingpool.decision.params import LONGEST_GAP, MINUTE
@@ -47,23 +47,17 @@ class Lateness:
     """The TTFT histogram excludes the queue."""
     pool: Pool
 
-    def _requests_per(self, told: LatencyCount) -> float:
-        """Requests for each TTFT that was `told` in the last twenty minutes; at least 1."""
-        return max(1.0, self.window.last(KEPT_SECONDS).total(Column.BEGUN) / max(told.total, 1.0))
-
     def _first_tokens(self, part: Slice) -> Misses:
         """Requests that got their first token, and late requests among them, by the source that is believed."""
         bound, pooled = self.pool.slo.time_to_first_token, self.window.last(self.pool.params.mean_window)
+        count, bucket = Column.TTFT_COUNT, self.window.buckets.ttft
         if self.believed is Witness.GATEWAY:
-            told = part.client_first_tokens.misses(pooled.client_first_tokens, self.window.buckets.client, bound)
-            # A gateway may tell the TTFT of streaming requests only.
-            each = self._requests_per(self.window.last(KEPT_SECONDS).client_first_tokens)
-            return Misses(each * told.requests, each * told.late)
-        told = part.first_tokens.misses(pooled.first_tokens, self.window.buckets.ttft, bound)
-        # Several are prefilled together and told once, or some are not told.
-        each = self._requests_per(self.window.last(KEPT_SECONDS).first_tokens)
+            count, bucket = Column.CLIENT_COUNT, self.window.buckets.client
+        told, kept = part.split(count).misses(pooled.split(count), bucket, bound), self.window.last(KEPT_SECONDS)
+        # Several are prefilled together and told once, or some are not told: a gateway may tell of streams only.
+        each = max(1.0, kept.total(Column.BEGUN) / max(kept.total(count), 1.0))
         requests, late = each * told.requests, each * told.late
-        if self.believed is Witness.HISTOGRAM or requests <= 0.0:
+        if self.believed is not Witness.QUEUE or requests <= 0.0:
             return Misses(requests, late)
         # With what the histogram sees beside: a long prefill is no queue.
         waited = min(requests, part.total(Column.LATE_BY_QUEUE))
@@ -91,7 +85,7 @@ class Lateness:
 
     def _slow(self, part: Slice, bound: float | None) -> Misses:
         """Requests that ended, and requests among them whose tokens came too slowly."""
-        count = part.finished
+        count = part.split(Column.TPOT_COUNT)
         if bound is None:
             return Misses(count.total, 0.0)
         if self._tpot_by_token:
@@ -106,7 +100,7 @@ class Lateness:
     def _tpot_by_token(self) -> bool:
         """Whether the TPOT histogram counts tokens: the late share of tokens is not that of requests."""
         kept = self.window.last(KEPT_SECONDS)
-        return kept.finished.total > BY_TOKEN * kept.total(Column.BEGUN) + LEAST_REQUESTS
+        return kept.total(Column.TPOT_COUNT) > BY_TOKEN * kept.total(Column.BEGUN) + LEAST_REQUESTS
 
     def _speed(self, part: Slice) -> float:
         """Mean seconds of a token in a part of the window, or in the last minute where that is longer."""

@@ -123,8 +123,7 @@ def looked(
 ) -> tuple[Look, ...]:
     """The looks with this observation's, if it tells of a queue; gauges of `standing` replicas are left out."""
     ready = {replica.name for replica in observation.ready}
-    samples = () if isinstance(observation.metrics, Unknown) else observation.metrics
-    samples = tuple(one for one in samples if one.replica in ready and one.replica not in standing)
+    samples = [one for one in observation.samples if one.replica in ready and one.replica not in standing]
     gateway = observation.gateway
     queues = [one for one in (gateway.queue, *(one.waiting for one in samples)) if not isinstance(one, Unknown)]
     times = [one.scraped_at for one in samples]
@@ -138,14 +137,9 @@ def looked(
     left = {one.replica: count for one in samples if (count := _begun(one)) is not None}
     if not left and not isinstance(gateway.arrivals, Unknown) and not isinstance(gateway.queue, Unknown):
         left = {"": gateway.arrivals - gateway.queue}
-    running = [one.running for one in samples]
-    known = [one for one in running if not isinstance(one, Unknown)]
-    look = Look(
-        at,
-        math.fsum(queues),
-        left,
-        math.fsum(known) if known and len(known) == len(running) else Unknown("the engines do not tell what runs"),
-    )
+    known = [one.running for one in samples if not isinstance(one.running, Unknown)]
+    told = math.fsum(known) if 0 < len(known) == len(samples) else Unknown("the engines do not tell what runs")
+    look = Look(at, math.fsum(queues), left, told)
     return (*(one for one in before if one.at > at - KEPT - bound), look)
 
 

@@ -145,9 +145,7 @@ def _idle(metrics: ReplicaMetrics) -> bool:
     histograms = (metrics.inter_token_latency, metrics.time_per_output_token)
     counted = [metrics.generation_tokens, metrics.prompt_tokens]
     counted += [one.count if isinstance(one, Histogram) else one for one in histograms]
-    return (
-        metrics.running == 0.0 and metrics.waiting == 0.0 and all(one is NOT_EXPOSED or one == 0.0 for one in counted)
-    )
+    return metrics.running == 0.0 == metrics.waiting and all(one is NOT_EXPOSED or one == 0.0 for one in counted)
 
 
 def table_of(metrics: Sequence[ReplicaMetrics], slo: Slo) -> tuple[Floats, list[Buckets]]:

@@ -180,10 +180,6 @@ class SampleWindow:
         last = Slice(self.rows[-1:])
         return last.covered <= 0.0 or any(last.total(figure) > 0.0 for figure in WORK)
 
-    def silent(self, params: Params) -> bool:
-        """Whether no request was seen to begin in the last five minutes. By less than that bursts of code are apart."""
-        return self.last(params.recent_window).total(Column.BEGUN) == 0.0
-
     def idle(self, params: Params) -> bool:
         """Whether it is certain that no request came, waited or ran in the idle window."""
         window = self.last(params.idle_window)
@@ -284,17 +280,11 @@ class Slice:
     @cached_property
     def first_tokens(self) -> LatencyCount:
         """TTFT observations, split at the SLO's bound."""
-        return LatencyCount.split(*map(self.total, (Column.TTFT_COUNT, Column.TTFT_LOWER, Column.TTFT_UPPER)))
+        return self.split(Column.TTFT_COUNT)
 
-    @cached_property
-    def client_first_tokens(self) -> LatencyCount:
-        """The client's TTFT, split at the SLO's bound; none where the SLO is not judged at the gateway."""
-        return LatencyCount.split(*map(self.total, (Column.CLIENT_COUNT, Column.CLIENT_LOWER, Column.CLIENT_UPPER)))
-
-    @cached_property
-    def finished(self) -> LatencyCount:
-        """TPOT observations, split at the SLO's bound."""
-        return LatencyCount.split(*map(self.total, (Column.TPOT_COUNT, Column.TPOT_LOWER, Column.TPOT_UPPER)))
+    def split(self, count: int) -> LatencyCount:
+        """Observations of the histogram with this `count`, of engines or client, split at the SLO's bound."""
+        return LatencyCount.split(*map(self.total, range(count, count + 3)))
 
 
 def usual(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +25,7 @@ from servingpool.adapters.prometheus.gateways import GatewayProfile, shipped_gat
 from servingpool.adapters.prometheus.samples import FleetReading, NotAsked, PodSamples, ReadRequest, Selection
 from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import ServingPool
-from servingpool.decision.observation import GatewayMetrics, Observation, Reading, Unknown
+from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Observation, Reading, Unknown
 from servingpool.reconcile.collect.targets import stages_of
 from servingpool.reconcile.collect.turns import Part, Turns
 
@@ -34,6 +35,7 @@ EXPLAINED_OF_A_POOL = 5
 """Pods that Prometheus is asked about when they have no sample: most pods of a pool fail alike."""
 
 T = TypeVar("T")
+Answer = FleetReading | Unknown
 NOT_READ = Unknown("Prometheus was not asked for its pods yet")
 
 
@@ -138,8 +140,8 @@ class Readings:
         return self._reader(pool).gateways.of(pool, replicas)
 
     def backlog(self, pool: ServingPool) -> Reading:
-        """The work that waits for this pool in a broker."""
-        return self._reader(pool).backlogs.get(pool.key, NOT_READ)
+        """The work that waits for this pool in a broker; NOT_EXPOSED without one."""
+        return self._reader(pool).backlogs.get(pool.key, NOT_EXPOSED if pool.spec.batch is None else NOT_READ)
 
     def completed(self, pool: ServingPool, observation: Observation, limit: float, now: float) -> Observation:
         """The observation of a pool, or of a stage, with its gateway's figures in place of its engines'.
@@ -214,11 +216,11 @@ class _Reader:
         self._turns.end(answers, now)
         self.gateways.hear(pools, lambda share, namespace: self._heard(answers, share, namespace))
         self._latest = {part: answer for part, answer in answers.items() if not part.gateway}
-        self._answered = {part: at for part, at in self._answered.items() if part in self._latest} | {
-            part: now for part, answer in self._latest.items() if isinstance(answer, FleetReading)
-        }
-        unasked = {part for part, answer in self._latest.items() if isinstance(answer, NotAsked)}
-        self._resting = {part for part in unasked if self._lasts(part, now)}
+        answered = {part: now for part, answer in self._latest.items() if isinstance(answer, FleetReading)}
+        self._answered = {part: at for part, at in self._answered.items() if part in self._latest} | answered
+        unasked = (part for part, answer in self._latest.items() if isinstance(answer, NotAsked))
+        ages = {part: now - self._answered.get(part, -math.inf) for part in unasked}
+        self._resting = {part for part, age in ages.items() if 0.0 <= age < self.backend.config.staleness}
         read = [answer for answer in heard if isinstance(answer, FleetReading)]
         return len(queries) + sum(answer.queries for answer in read), sum(answer.unread.count for answer in read)
 
@@ -231,14 +233,9 @@ class _Reader:
         """See `Readings.rests`."""
         return self._turns.part(share_of(pool), pool.metadata.namespace) in self._resting
 
-    def _heard(
-        self, answers: Mapping[Part, FleetReading | Unknown], share: Share, namespace: str
-    ) -> FleetReading | Unknown:
+    def _heard(self, answers: Mapping[Part, Answer], share: Share, namespace: str) -> Answer:
         part = self._turns.part(share, namespace, gateway=True)
         return NOT_READ if part is None else answers[part]
-
-    def _lasts(self, one: Part, now: float) -> bool:
-        return one in self._answered and 0.0 <= now - self._answered[one] < self.backend.config.staleness
 
 
 async def sound(backend: str, answer: Coroutine[Any, Any, T]) -> T | Unknown:

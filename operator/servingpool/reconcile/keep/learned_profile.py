@@ -136,7 +136,7 @@ _SATURATION = _part(
 _At = Annotated[float, Field(ge=0.0, le=LATEST), PlainSerializer(lambda at: round(at, 3), when_used="json")]
 _LEDGER = _part(
     Ledger,
-    optional="known_at cost",
+    optional="known_at cost unit",
     at=_At,
     dues=Annotated[
         tuple[tuple[_At, NonNegative], ...],
@@ -146,6 +146,7 @@ _LEDGER = _part(
     known_at=_At | None,
     busy_at=_At,
     cost=Annotated[float, Field(gt=0.0)] | None,
+    unit=Annotated[str, Field(max_length=16)],
 )
 _COLD_START = _part(ColdStart, seconds=Row[Annotated[float, Field(gt=0.0, le=LONGEST_COLD_START)]])
 _KIND = _part(

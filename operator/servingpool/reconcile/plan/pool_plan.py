@@ -15,18 +15,17 @@ from typing import ClassVar
 
 from servingpool.adapters.cluster.objects import Workload
 from servingpool.adapters.gateways.own_gateway import bound_of
-from servingpool.api.batch import BacklogUnit
-from servingpool.api.batch import Batch as Deadlines
 from servingpool.api.conditions import Reason
 from servingpool.api.role import Role
 from servingpool.api.schedule import occurrences
 from servingpool.api.serving_pool import Metadata, ServingPool
+from servingpool.api.spec import Spec
 from servingpool.decision.bound import unschedulable
 from servingpool.decision.decide import Stage, decide_stages
 from servingpool.decision.decision import Decision
 from servingpool.decision.learn.memory import Memory
-from servingpool.decision.params import Params
-from servingpool.decision.pool import Batch, Pool, Slo, Target, Window
+from servingpool.decision.params import DAY, Params
+from servingpool.decision.pool import Batch, Pool, Rate, Slo, Target, Window
 from servingpool.decision.roles import joined
 from servingpool.reconcile.collect.collected import Collected, SeenStage
 from servingpool.reconcile.collect.targets import SeenTarget, ratio_of
@@ -197,11 +196,7 @@ def asked_of(stage: SeenStage, now: float, room: Mapping[str, int] = NO_LIMITS) 
     """The spec in the core's own units. Whether it is carried out is not known yet. `room` as for `plan_pool`."""
     targets, metered = core_targets(stage.targets, room), stage.observation.metered
     core = core_pool(stage.pool, targets, in_charge=False, during=(now, now + AHEAD), metered=metered)
-    return _in_turn(core, stage)
-
-
-def _in_turn(core: Pool, stage: SeenStage) -> Pool:
-    """The pool with the cold starts that an order takes, and the min of a window, where replicas start in turn."""
+    # Where replicas start in turn an order takes several cold starts, and so does the min of a window.
     turns = [one for one in stage.targets if one.workload.in_turn]
     if not turns:
         return core
@@ -218,8 +213,7 @@ def actions_of(seen: Collected, decision: Decision) -> tuple[ScaleAction, ...]:
     """Changes of a decision, target by target: increases first, so that no capacity is given up before."""
     wanted = {part.target: part.replicas for part in decision.parts}
     actions = [ScaleAction(one.workload, wanted.get(one.name, one.workload.replicas)) for one in seen.targets]
-    changing = [one for one in actions if one.added]
-    return tuple(sorted(changing, key=lambda one: not one.grows))
+    return tuple(sorted((one for one in actions if one.added), key=lambda one: not one.grows))
 
 
 def core_targets(targets: Sequence[SeenTarget], room: Mapping[str, int] = NO_LIMITS) -> tuple[Target, ...]:
@@ -281,10 +275,17 @@ def core_pool(
         targets=targets,
         prefills=spec.targets[0].role is Role.PREFILL,
         paired=spec.has_roles,
-        batch=None if spec.batch is None or during is None else _core_batch(spec.batch, during[0]),
+        batch=_core_batch(spec, during),
     )
 
 
-def _core_batch(batch: Deadlines, now: float) -> Batch:
-    ends = () if batch.finish_by is None else batch.finish_by.deadlines(now)
-    return Batch(batch.finish_within or math.inf, ends, tokens=batch.backlog.unit is BacklogUnit.TOKENS)
+def _core_batch(spec: Spec, during: tuple[float, float] | None) -> Batch | None:
+    """Deadlines or rate; money in the unit of the targets' prices, see `core_targets`."""
+    if (rate := spec.throughput) is not None:
+        unit = 1.0 if spec.several else max(LEAST_PRICE, spec.targets[0].cost_per_replica_hour or 0.0)
+        spend = math.inf if rate.spend_at_most is None else rate.spend_at_most.dollars_per_hour / unit
+        return Batch(DAY, unit="output tokens", rate=Rate(rate.output_tokens_per_second or math.inf, spend))
+    if (batch := spec.batch) is None or during is None:
+        return None
+    ends = () if batch.finish_by is None else batch.finish_by.deadlines(during[0])
+    return Batch(batch.finish_within or math.inf, ends, batch.backlog.unit)

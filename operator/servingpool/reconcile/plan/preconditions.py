@@ -53,8 +53,8 @@ def check(seen: Collected, unschedulable: int, drift: str | None) -> ScalePermis
         return ScalePermission(True, *Reason.ROLLOUT_IN_PROGRESS.said())
     message = Reason.SUCCEEDED_GET_SCALE.message(target=" and ".join(str(one.workload.key) for one in seen.targets))
     if in_turn := {target.name: str(target.workload.key) for target in seen.targets if target.workload.in_turn}:
-        sets = " and ".join(in_turn.values())
-        message += f" Pods of {sets} start one by one: recreate it with podManagementPolicy: Parallel."
+        message += f" Pods of {' and '.join(in_turn.values())} start one by one: "
+        message += "recreate it with podManagementPolicy: Parallel."
     short = {one.name for one in seen.targets if one.name in in_turn and one.seen < one.workload.replicas}
     blocking = [(one.ordinal or 0, one.name) for one in seen.observation.starting if one.target in short]
     if blocking:
@@ -87,9 +87,9 @@ def _not_ours(pool: ServingPool, target: SeenTarget) -> ScalePermission | None:
     if owner != pool.key:
         return ScalePermission(False, *Reason.AMBIGUOUS_OWNER.said(owner=owner[1], target=workload.key))
     for other in target.autoscalers:
-        if other.kind == "ScaledObject":
-            return ScalePermission(False, *Reason.OWNED_BY_KEDA.said(name=other.key[1], target=workload.key))
-        return ScalePermission(False, *Reason.OWNED_BY_HPA.said(name=other.key[1], target=workload.key))
+        keda = other.kind == "ScaledObject"
+        owned = (Reason.OWNED_BY_KEDA if keda else Reason.OWNED_BY_HPA).said(name=other.key[1], target=workload.key)
+        return ScalePermission(False, *owned)
     if workload.parent is not None:
         remedy = _remedy(workload.parent)
         owned = Reason.OWNED_BY_PARENT.said(parent=workload.parent, target=workload.key, remedy=remedy)
@@ -133,8 +133,7 @@ def in_mode(mode: Mode, auto: ScalePermission) -> ScalePermission:
 
 def no_target(target: Target, namespace: str, fault: Unscalable) -> tuple[Reason, str]:
     """Why a target of a pool in this namespace cannot be scaled at all, as a reason and its message."""
-    name = f"{target.kind} {target.name}"
-    kind = f"{target.kind} of {target.api_version}"
+    name, kind = f"{target.kind} {target.name}", f"{target.kind} of {target.api_version}"
     match fault.fault:
         case Fault.UNKNOWN_KIND:
             return Reason.UNKNOWN_KIND.said(kind=kind)
