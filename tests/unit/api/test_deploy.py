@@ -29,14 +29,15 @@ def test_a_sample_is_a_valid_pool_of_the_sample_deployment(sample: str) -> None:
     assert ServingPool.read(pool).spec.targets[0].name == deployment["metadata"]["name"]
 
 
-def test_the_full_sample_has_every_field_but_those_of_roles_and_of_batch_and_states_the_defaults() -> None:
+def test_the_full_sample_has_every_field_but_those_of_roles_and_other_objectives_and_states_the_defaults() -> None:
     """A pool with roles has no schedules: the sample of prefill and decode shows the fields of roles."""
     [full] = documents("samples/servingpool-full.yaml")
     [minimal] = documents("samples/servingpool-minimal.yaml")
     spec, defaults = ServingPool.read(full).spec, ServingPool.read(minimal).spec
     assert full["spec"].keys() == spec.to_dict().keys()
+    others = "role", "prefill_per_decode", "batch", "throughput"
     for part in (spec, spec.slo, spec.targets[0], spec.metrics, spec.behavior):
-        assert part.model_fields_set == type(part).model_fields.keys() - {"role", "prefill_per_decode", "batch"}
+        assert part.model_fields_set == type(part).model_fields.keys() - set(others)
     assert spec.schedules[0].model_fields_set == type(spec.schedules[0]).model_fields.keys()
     assert spec.engine == defaults.engine
     assert spec.behavior.model_copy(update={"max_change_per_step": None}) == defaults.behavior
