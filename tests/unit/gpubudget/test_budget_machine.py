@@ -196,7 +196,8 @@ class Budgeted(RuleBasedStateMachine):
             mine = [one for one in scales if one[0][1] in client.targets]
             assert not mine or client.mode == "Auto", f"{name} is left alone"
             if world.ordered(name) < ordered[name]:
-                wanted = sum(claim.wanted * claim.gpus for claim, _ in self.claims() if self.whose(claim) == name)
+                own = [one for one, _ in self.claims() if self.whose(one) == name and not one.fixed]
+                wanted = sum(one.wanted * one.gpus for one in own)
                 floor = 0 if client.roles else min(world.floors.get(name, 0), wanted)
                 least = min(ordered[name], max(self.firm[name], floor))
                 assert world.ordered(name) >= least, (
@@ -266,6 +267,7 @@ class Budgeted(RuleBasedStateMachine):
     def check_zero(self) -> None:
         for name, client in self.world.clients.items():
             wanted = client.rate > 0.0 or client.left > 0.0
+            wanted &= name != "batch" or self.world.decision(name).need != 0.0  # it may wait for more work
             empty = wanted and not any(service.replicas for service in self.world.of(name))
             self.hungry[name] = self.hungry[name] + 1 if empty else 0
             assert self.hungry[name] <= BACK or self.world.condition("SLOMet", name)[0] != "True", name
