@@ -254,7 +254,7 @@ ALERTS = (
         expr=_burns(_mean(HOUR, "1d:15m", HOUR), HOUR),
         threshold=1,
         summary="Pool {{ $labels.namespace }}/{{ $labels.pool }} misses its SLO.",
-        description="{{ $value | humanizePercentage }} of a day's requests missed the SLO. The last hour did too.",
+        description="{{ $value | humanizePercentage }} of a day's requests missed the SLO. The objective allows fewer.",
         effect="Some users wait longer than promised for the first token, or between tokens.",
         action=SLO_ACTION,
     ),
