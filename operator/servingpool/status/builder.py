@@ -267,7 +267,7 @@ def _work_condition(plan: PoolPlan, found: Wanted, *, idle: bool) -> Condition:
     late, unit, known = [one for one in ledger.dues if one.at < at], ledger.unit, ledger.known_at == ledger.at
     if plan.seen.pool.spec.throughput is not None:
         told = (Reason.THROUGHPUT_HOLDS if known else Reason.THROUGHPUT_UNKNOWN).said(said=said)
-        if found.at_risk is not None:
+        if known and found.at_risk is not None:
             told = Reason.THROUGHPUT_SHORT.said(most=found.at_risk.amount, said=said)
     elif late:
         amount, due, longest = math.fsum(one.amount for one in late), clock(late[0].at), brief(at - late[0].at)
