@@ -14,6 +14,7 @@ from servingpool.cli.kubectl import connect, same_place, told
 from servingpool.cli.output import echo
 from servingpool.cli.own_record import Match, Source
 from servingpool.cli.source import Options, asks
+from servingpool.cli.usage import wrong
 
 LOOPBACK = "127.0.0.1"
 TIMEOUT = 10.0
@@ -63,8 +64,7 @@ def dashboard(
         from servingpool_dashboard.command import PortError, run
 
     if grafana and not grafana.startswith(("http://", "https://")):
-        echo(f"--grafana must be http:// or https://, got '{grafana}'", err=True)
-        raise typer.Exit(2)
+        wrong(f"--grafana must be http:// or https://, got '{grafana}'")
     with told():
         connect(options.kubeconfig, options.context)
     record = _record(Source(options, match))
@@ -87,19 +87,18 @@ def dashboard(
             fleet=lambda: {} if own is None else read(own.config, own.match),
         )
     except PortError as error:
-        echo(str(error), err=True)
-        raise typer.Exit(2) from None
+        wrong(str(error))
     except KeyboardInterrupt:
         return
 
 
 def _record(source: Source) -> Callable[[tuple[str, str]], OwnRecord] | None:
-    """Source of each pool's record; None where no Prometheus is named or found. A wrong URL ends the command."""
+    """Source of each pool's record; None where no Prometheus is named or found. Wrong options end the command."""
+    labels = source.labels()
     try:
-        asked, labels = source.chosen()
+        asked = source.options.found().source.model_copy(update={"timeout": TIMEOUT})
     except typer.Exit:
         if source.options.prometheus is not None or source.options.config is not None:
             raise
         return None
-    asked = asked.model_copy(update={"timeout": TIMEOUT})
     return lambda key: OwnRecord(asked, key, labels)

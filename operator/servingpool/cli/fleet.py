@@ -66,7 +66,7 @@ def fleet(
     Exit codes: 0 shown, 2 wrong usage, 3 no pool has a record, 4 the cluster did not answer, 6 Prometheus did not
     answer.
     """
-    asked, labels = Source(options, match).chosen()
+    labels, asked = Source(options, match).labels(), options.found().source
     try:
         found = read(asked, labels)
     except MetricsUnavailable as error:

@@ -9,7 +9,6 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable
 from servingpool.adapters.prometheus.own_record import AmbiguousRecord, OwnRecord
 from servingpool.cli import source
@@ -67,8 +66,8 @@ class Source:
     options: source.Options
     match: list[str] | None
 
-    def chosen(self) -> tuple[BackendConfig, dict[str, str]]:
-        """The server, and the labels that series must have. Wrong options end the command."""
+    def labels(self) -> dict[str, str]:
+        """The labels that series must have. Wrong ones end the command."""
         quiet()
         labels = {}
         for each in self.match or ():
@@ -76,11 +75,11 @@ class Source:
             if not equals or not name.isidentifier():
                 wrong(f"--match must be LABEL=VALUE, got '{each}'")
             labels[name] = value
-        return self.options.found().source, labels
+        return labels
 
     def ask(self, key: tuple[str, str], question: Callable[[Asked], T]) -> T:
         """Answer of Prometheus on a pool; without an answer the command ends with a sentence."""
-        asked, labels = self.chosen()
+        labels, asked = self.labels(), self.options.found().source
         try:
             return question(Asked(OwnRecord(asked, key, labels), source.now(asked)))
         except MetricsUnavailable as error:

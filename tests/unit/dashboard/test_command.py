@@ -38,11 +38,12 @@ def run(*arguments: str) -> Result:
 def test_what_is_wrong_is_said_at_the_start(kubeconfig: Path) -> None:
     unlinked = run("--kubeconfig", str(kubeconfig), "--grafana", "javascript:alert(1)")
     assert (unlinked.exit_code, "--grafana must be http:// or https://" in unlinked.stderr) == (2, True)
+    unmatched = run("--kubeconfig", str(kubeconfig), "--match", "eu")
+    assert (unmatched.exit_code, "--match must be LABEL=VALUE, got 'eu'" in unmatched.stderr) == (2, True)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         used = run("--kubeconfig", str(kubeconfig), "--port", str(port))
-    assert used.exit_code == 2
-    assert f"Cannot listen on 127.0.0.1:{port}" in used.stderr
+    assert (used.exit_code, f"Cannot listen on 127.0.0.1:{port}" in used.stderr) == (2, True)
 
 
 def test_it_serves_without_a_cluster_and_stops_on_ctrl_c(kubeconfig: Path) -> None:

@@ -255,7 +255,6 @@ def test_a_time_that_is_none_and_a_pool_that_is_not_there_are_said(scene: Scene)
     assert (wrong.status_code, "one of 15m, 1h, 6h, 1d, 7d" in wrong.text) == (400, True)
     missing = scene.browser.get("/pools/chat/nobody")
     assert (missing.status_code, "There is no ServingPool chat/nobody." in missing.text) == (404, True)
-    assert scene.browser.get("/else").status_code == 404
 
 
 def test_each_pod_tells_its_state_its_load_and_why_it_does_not_serve(scene: Scene) -> None:
