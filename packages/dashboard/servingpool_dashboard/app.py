@@ -63,8 +63,8 @@ class Pages:
             where: options for the cluster and the user, for the commands that a page offers.
             fleet: the tables of `servingpool fleet`; it may raise MetricsUnavailable.
         """
-        self._board, self._courses, self._clock = board, courses, clock
-        self._grafana, self._where, self._fleet = grafana, where, fleet
+        self._board, self._courses, self._clock, self._grafana, self._where = board, courses, clock, grafana, where
+        self._fleet: Callable[[], Fleet] = lambda: courses.shared("fleet", {}, lambda _: fleet())
         self._templates = Environment(
             loader=PackageLoader(__package__), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )

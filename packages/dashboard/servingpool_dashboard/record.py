@@ -120,15 +120,15 @@ class Courses:
                 self._tell(f"The charts cannot be read: {why}" if why else "The charts can be read again.")
             return course
 
-        return self._shared((key, span, at), Course(), ask)
+        return self.shared((key, span, at), Course(), ask)
 
     def loads(self, key: Key, spec: Spec) -> dict[str, Load]:
         """What the engine of each pod has and counts, by the pod's name; empty where Prometheus does not tell."""
         if (source := self._source_of) is None or spec.engine not in shipped():  # another is of the operator's settings
             return {}
-        return self._shared(key, {}, lambda _: asyncio.run(loads(source(key).config, key[0], spec, self._clock())))
+        return self.shared(key, {}, lambda _: asyncio.run(loads(source(key).config, key[0], spec, self._clock())))
 
-    def _shared(self, asked: object, nothing: T, ask: Callable[[T], T]) -> T:
+    def shared(self, asked: object, nothing: T, ask: Callable[[T], T]) -> T:
         """The answer to the same question where it is fresh, else what `ask` makes of the last one."""
         with self._lock:
             mine = self._known[asked] = self._known.pop(asked, Answer(nothing))

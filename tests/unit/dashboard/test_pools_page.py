@@ -272,7 +272,9 @@ def test_the_table_begins_with_the_cause_of_a_missed_slo(scene: Scene) -> None:
 
 def test_the_first_page_has_what_servingpool_fleet_shows(scene: Scene) -> None:
     assert 'hx-get="/fleet" hx-trigger="load"' in scene.page("/")
-    shown = re.sub(r"(\s|<[^>]+>)+", " ", scene.page("/fleet"))
+    shown = re.sub(r"(\s|<[^>]+>)+", " ", page := scene.page("/fleet"))
     assert f"chat llama 1 {scene.world.status()['readyReplicas']} " in shown, "namespace, model, pools, ready"
     scene.silence.prometheus = "cannot be reached"
+    assert scene.page("/fleet") == page, "many who look ask Prometheus once"
+    scene.later = 60.0
     assert "The fleet cannot be read: Prometheus backend &#39;default&#39; cannot be reached." in scene.page("/fleet")
