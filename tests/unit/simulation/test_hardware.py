@@ -31,18 +31,3 @@ def test_a_slower_twin_takes_longer_in_every_part() -> None:
     assert slower.dense_table() == pytest.approx(profile.dense_table() * 1.1)
     assert slower.host_overhead == pytest.approx(0.000715)
     assert slower.kv_tokens == profile.kv_tokens
-
-
-@pytest.mark.parametrize(
-    ("limits", "message"),
-    [
-        ({"max_num_seqs": 0}, r"max_num_seqs must be 1 to max_num_batched_tokens \(8192\), got 0"),
-        ({"max_num_seqs": 9000}, "got 9000"),
-        ({"max_model_len": 500_000}, r"max_model_len must be 2 to the KV cache's 428816 tokens, got 500000"),
-        ({"prefix_cache_hit_rate": 1.0}, "prefix_cache_hit_rate must be 0 to below 1, got 1.0"),
-        ({"dense": ((1, 0.1),)}, "two points or more"),
-    ],
-)
-def test_limits_that_vllm_would_refuse_are_refused(limits: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        engine_profile("h100-8b-tp1", **limits)
