@@ -72,6 +72,16 @@ def test_a_pool_whose_gpus_are_unknown_freezes_nobody_else(mode: str, replicas: 
     assert verdict(world, "Counted")[:2] == ("False", "NotCounted")
 
 
+def test_pods_that_ask_for_no_gpu_hold_none_whatever_their_pool_says() -> None:
+    world = victim(rate=1.0, least=1)
+    world.serve("hog", replicas=1, rate=0.0)
+    world.claims["hog"] = []
+    world.pool("hog", mode="Recommend", targets=[{"name": "hog", "max": 9, "gpusPerReplica": 1024}])
+    world.services["victim"].rate = 60.0
+    world.step(minutes=20)
+    assert (world.services["victim"].replicas, status(world)["held"]) == (4, 16)
+
+
 def test_a_pool_whose_target_may_not_be_read_freezes_nobody_else() -> None:
     world = victim(rate=60.0, least=1)
     target = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "nothing", "max": 2}
