@@ -44,22 +44,6 @@ def killed_amid_a_patch(stage: Stage) -> Iterator[None]:
         wait_until(lambda: not stage.operator.process.running, PATIENCE, "it is killed")
 
 
-@contextlib.contextmanager
-def rotated_token(stage: Stage) -> Iterator[None]:
-    """Prometheus takes another token than the one that is mounted."""
-
-    async def rule(request: web.BaseRequest, _: bytes) -> web.StreamResponse | None:
-        if request.headers.get("Authorization") == "Bearer second":
-            return None
-        return web.Response(status=401)
-
-    token = stage.directory / "token"
-    with stage.metrics.breaking(rule):
-        yield
-        token.write_text("second")  # as the kubelet renews it; Prometheus goes on refusing the first
-        stage.cluster.wait_condition(STEADY, "MetricsAvailable", ("True", "ValidMetrics"))
-
-
 def remembered(stage: Stage) -> bool:
     """Whether the order is in the status, as the operator's own though nobody had the answer."""
     changes = stage.cluster.status(GROWING).get("history", [])
@@ -87,11 +71,6 @@ def half_evicted(stage: Stage) -> Iterator[None]:
 
 
 QUICK = [
-    Fault(
-        "401 after rotation",
-        rotated_token,
-        lambda stage: stage.cluster.condition(STEADY, "MetricsAvailable")[1] == "FailedGetMetrics",
-    ),
     Fault(
         "SIGKILL between patch and status",
         killed_amid_a_patch,

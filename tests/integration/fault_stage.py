@@ -82,12 +82,11 @@ class Clients(Beside):
 
 @dataclass
 class Stage:
-    """A running operator that reaches the API server and Prometheus through proxies, by name."""
+    """A running operator that reaches the API server through a proxy."""
 
     cluster: Cluster
     operator: OperatorProcess
     api: Proxy
-    metrics: Proxy
     prometheus: Prometheus
     clients: Clients
     directory: Path
@@ -245,17 +244,12 @@ def staged(cluster: Cluster, prometheus: Prometheus, directory: Path) -> Iterato
     plane.apply({**budget, "spec": {"gpus": GPUS, **chosen}})
     with (
         Proxy(plane.url, trust=plane._tls) as api,
-        Proxy(prometheus.url) as metrics,
         Clients(cluster) as clients,
     ):
-        token = directory / "token"
-        token.write_text("first")
         settings = settings_on(prometheus.url, leaderElection=ELECTION)
-        settings["backends"] = [
-            {"name": "default", "url": metrics.url, "staleness": "10s", "bearerTokenFile": str(token)}
-        ]
+        settings["backends"] = [{"name": "default", "url": prometheus.url, "staleness": "10s"}]
         operator = OperatorProcess(plane, directory, settings, kubeconfig=through(api, plane, directory))
-        stage = Stage(cluster, operator, api, metrics, prometheus, clients, directory)
+        stage = Stage(cluster, operator, api, prometheus, clients, directory)
         with operator.running():
             try:
                 stage.rest()
