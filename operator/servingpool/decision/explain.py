@@ -108,8 +108,8 @@ def _weighed(pool: Pool, plan: Plan, figures: Figures) -> list[str]:
     if plan.backlog >= 0.1:
         parts.append(f"{_number(figures.queue)} queued requests keep {plan.backlog:.1f} more busy")
     if not isinstance(figures.full_requests, Unknown):
-        at_a_time = "" if isinstance(figures.full_batch, Unknown) else f", {_number(figures.full_batch)} at a time"
-        parts.append(f"a full replica serves {_number(figures.full_requests)} requests/s{at_a_time}")
+        running = "" if isinstance(figures.full_batch, Unknown) else f" with {_number(figures.full_batch)} running"
+        parts.append(f"a full replica can serve {_number(figures.full_requests)} requests/s{running}")
     return [*parts, _sizing(plan, figures.burst)]
 
 
@@ -128,9 +128,9 @@ def _sizing(plan: Plan, burst: Reading) -> str:
         return f"{said}; {_needed(need)}, the cheapest fleet by what is known so far"
     plain = max(1, math.ceil((plan.expected + plan.backlog) / plan.safe_load))
     if need < plain:
-        return f"{_needed(need)}: cheaper than the {plain} that would cover every burst, even with the misses to expect"
-    said = f"each may be {plan.safe_load:.0%} busy, so {_needed(need)}"
-    price = f"a late request is priced at {_number(plan.penalty)} times its GPU time"
+        return f"{_needed(need)}: they and the misses to expect cost less than the {plain} that would cover every burst"
+    said = f"the SLO allows {plan.safe_load:.0%} load, so {_needed(need)}"
+    price = f"a late request counts as {_number(plan.penalty)} times its GPU time"
     spare = f", {shown(need - plain)} of them spare: traffic may reach {_number(burst)} busy replicas, and {price}"
     return said if need == plain else f"{said}{spare}"
 

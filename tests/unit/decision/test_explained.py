@@ -19,7 +19,7 @@ from .world import POOL, World
 SENTENCES = {
     " spare: traffic may reach": "burst",
     "would cover every burst": "fewer",
-    "busy, so": "plain",
+    "% load, so": "plain",
     "the cheapest fleet by what is known so far": "trade-off",
     "; the present load needs": "present load",
     "are kept because the initial fleet": "initial fleet",

@@ -210,7 +210,7 @@ def test_the_queue_is_believed_where_the_histogram_excludes_it_and_the_reason_sa
     assert figures.attainment < 0.2
     assert slo_met(figures, 0.95) is False
     assert figures.load > 1.0
-    assert "a full replica serves 0.89 requests/s, 8 at a time" in outcome.decision.reason
+    assert "a full replica can serve 0.89 requests/s with 8 running" in outcome.decision.reason
 
 
 def test_a_queue_is_worked_off_and_the_replicas_for_it_are_removed() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -77,6 +77,23 @@ def test_a_minute_without_a_token_does_not_put_the_four_before_it_on_time() -> N
     after = [replica.tick(0.0) for _ in range(4)][-1].decision.figures.attainment_now
     assert slow < 0.5
     assert after == pytest.approx(slow, abs=0.05)
+
+
+class EndsLater(OneReplica):
+    """Its requests end a tick after their first token."""
+
+    begun = 0.0
+
+    def tpot(self) -> Histogram:
+        ended, self.begun = self.begun, self.requests
+        return Histogram((0.01, 0.025), (0.0, 0.0), 0.03 * ended, ended)
+
+
+def test_who_has_not_ended_yet_is_as_slow_as_those_that_have() -> None:
+    """14% were told to meet 10 ms a token beside an idle engine's 29 ms: traffic rose, so more began than ended."""
+    replica = EndsLater(tokens=200.0, pool=replace(POOL, slo=Slo(time_to_first_token=2.0, time_per_output_token=0.01)))
+    figures = [replica.tick(rate, 0.03) for rate in (30.0, 30.0, 40.0, 50.0, 60.0)][-1].decision.figures
+    assert figures.attainment_now == 0.0
 
 
 @pytest.mark.parametrize("tokens", [2.0, 3.0, 200.0])

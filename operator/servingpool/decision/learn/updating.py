@@ -262,7 +262,8 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     pool, now = tick.pool, tick.now
     excluded = memory.profile.queue_in_ttft.excluded
     judge, last = Lateness(memory.window, excluded, pool), Slice(memory.window.rows[-1:])
-    late = judge.missed(last)
+    infeasible = tpot_infeasible(pool, step)
+    late = judge.missed(last, hopeless=infeasible)
     window = memory.window.noted(late, demand=demand.rates, offered=offered(pool, demand))
     memory = replace(memory, window=window)
     fade = math.exp(-tick.elapsed / REMEMBERED)
@@ -273,7 +274,6 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
         memory = _judged_anew(memory, [judge.missed(Slice(window.rows[at : at + 1])) for at in range(len(window.rows))])
     # If an idle engine already breaks TPOT, misses of TPOT say nothing about fleet size. What is learned stays for
     # hours, so until the fit is known such requests teach nothing.
-    infeasible = tpot_infeasible(pool, step)
     in_all = judge.missed(last, output_tokens=False) if infeasible else late
     sure = memory.profile.engine.fit.known or not infeasible
     mean = window.last(pool.params.mean_window)

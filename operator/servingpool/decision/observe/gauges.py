@@ -14,7 +14,7 @@ from typing import NamedTuple
 from servingpool.decision.observation import Observation, Reading, Unknown
 from servingpool.decision.observe.columns import WORK, Column
 from servingpool.decision.observe.confirm import FAR, SLACK, Level
-from servingpool.decision.observe.window import SampleWindow, Slice
+from servingpool.decision.observe.window import KEPT_SECONDS, SampleWindow, Slice
 from servingpool.decision.params import MINUTE
 from servingpool.decision.pool import Pool
 from servingpool.decision.words import clock
@@ -58,7 +58,7 @@ def with_believed_queue(
         return observation, GatewayGauge(Level(at, at, queue, queue, queue), arrivals, at, at)
     level, seconds = before.level, at - before.level.at
     if seconds > 0.0:
-        come = window.arriving * seconds
+        come = (window.last(KEPT_SECONDS).rate(Column.BEGUN) or 0.0) * seconds
         if not isinstance(arrivals, Unknown) and not isinstance(before.arrivals, Unknown):
             come = max(come, arrivals - before.arrivals)
         moved = queue != level.shown or arrivals != before.arrivals

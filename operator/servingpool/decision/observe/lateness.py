@@ -70,17 +70,19 @@ class Lateness:
             return Witness.GATEWAY
         return Witness.QUEUE if self.queue_excluded else Witness.HISTOGRAM
 
-    def missed(self, part: Slice, *, output_tokens: bool = True) -> Misses:
+    def missed(self, part: Slice, *, output_tokens: bool = True, hopeless: bool = False) -> Misses:
         """Requests of a part of the window, and those that broke either bound, or that of the first token only.
 
         Only the two marginals are exposed. They are joined as if independent: that errs towards too many misses, by
         less than their product, where the same requests break both. A request counts when it gets its first token:
-        that many end, if not in the same seconds.
+        that many end, if not in the same seconds. Where it is `hopeless` that any meets the bound on output tokens, and
+        none that ended did, neither will those that have begun.
         """
         first = self._first_tokens(part)
         bound = self.pool.slo.time_per_output_token if output_tokens else None
         slow = self._slow(part, bound)
-        late = first.late + slow.late * (1.0 - first.share)
+        every = hopeless and slow.late >= slow.requests > 0.0
+        late = first.late + (max(slow.late, first.requests) if every else slow.late) * (1.0 - first.share)
         return Misses(max(first.requests, late), late)
 
     def _slow(self, part: Slice, bound: float | None) -> Misses:

@@ -170,11 +170,6 @@ class SampleWindow:
         return demand.rates_of(sum(window.rate(figure) or 0.0 for figure in (Column.BEGUN, Column.REJECTED)))
 
     @property
-    def arriving(self) -> float:
-        """Requests/s that were served in the last twenty minutes, over the pool; 0 where that is not known."""
-        return self.last(KEPT_SECONDS).rate(Column.BEGUN) or 0.0
-
-    @property
     def worked(self) -> bool:
         """Whether any engine worked in the last tick, as far as could be read."""
         last = Slice(self.rows[-1:])
