@@ -41,9 +41,10 @@ def limit(
     """
     requested = observation.ordered
     if isinstance(plan, Wanted):
-        answer = Limited(pool.whole(plan.replicas))
-        answer = _scale_down_blocked(answer, observation, pool, memory, longest_wait, now, fleet)
-        if pool.batch is not None and pool.batch.rate is not None:
+        steady = pool.batch is not None and pool.batch.rate is not None  # which has what waits in its need
+        waited, answer = 0.0 if steady else longest_wait, Limited(pool.whole(plan.replicas))
+        answer = _scale_down_blocked(answer, observation, pool, memory, waited, now, fleet)
+        if steady:
             answer = _in_one_cold_start(_scale_down_window(answer, requested, pool, memory, now), observation)
         answer = _while_no_node(answer, observation, pool, memory, fleet)
         return _bounded(_last_replica(answer, observation, pool, memory, now), bounds, fleet)

@@ -65,10 +65,11 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     memory = remembered(updated, pool, planned, now)
     queues = Queues.recent(seen, memory.last, {one.replica for one in standing}, now)
     wanted = at_zero(seen, pool, memory, now, frontier)
-    if pool.batch is not None and wanted is None:
+    if pool.batch is not None:
         price = pool.batch.rate.price if pool.batch.rate else math.inf
         paid = fleet.paid_by(price) if price < math.inf else math.inf
-        wanted, ledger = throughput.plan(seen, pool, pool.batch, updated, fleet.reachable, paid, now)
+        work, ledger = throughput.plan(seen, pool, pool.batch, updated, fleet.reachable, paid, now)
+        wanted = (wanted or work)._replace(replicas=min((wanted or work).replicas, paid))
         recommended = (*memory.recommendations, (now, wanted.replicas))
         memory = replace(memory, profile=replace(memory.profile, ledger=ledger), recommendations=recommended)
     answer = wanted or planned

@@ -60,10 +60,6 @@ class Target:
     """Requests, at least 1, that a replica runs at a time at most; infinite where its arguments do not tell."""
 
     def __post_init__(self) -> None:
-        if not self.price > 0.0:
-            raise ValueError(f"need a price above 0, got {self.price} for {self.name}")
-        if not 0 <= self.base <= self.most:
-            raise ValueError(f"need 0 <= base <= most replicas, got base {self.base}, most {self.most} for {self.name}")
         if not self.batch_limit >= 1.0:
             raise ValueError(f"need a batch limit of at least 1, got {self.batch_limit} for {self.name}")
 

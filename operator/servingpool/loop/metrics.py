@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from servingpool.adapters.cluster.objects import Key
 from servingpool.api.conditions import Condition
-from servingpool.api.spec import Mode, Slo
+from servingpool.api.spec import BATCH_SLO, Mode, Slo
 from servingpool.api.status import Change
 from servingpool.catalogue.metrics import Metric
 from servingpool.decision.decision import Decision
@@ -87,7 +87,7 @@ def _decided(state: PoolState) -> Decided | None:
     )
 
 
-UNCHANGED = Unknown("no change was seen")
+UNCHANGED, NO_SLO = Unknown("no change was seen"), Unknown("the pool has no latency objective")
 NOT_SET = Unknown("not set")
 
 
@@ -139,7 +139,7 @@ FIGURES: Mapping[Metric, Callable[[Decided], Reading]] = {
     Metric.COST: lambda d: d.expense.dollars,
     Metric.COMPARED_COST: lambda d: d.expense.compared,
     Metric.BREAK_EVEN: lambda d: d.expense.break_even,
-    Metric.OBJECTIVE: lambda d: d.slo.attainment_share,
+    Metric.OBJECTIVE: lambda d: NO_SLO if d.slo is BATCH_SLO else d.slo.attainment_share,
 } | {row.metric: attrgetter(f"decision.figures.{name}") for name, row in ROWS.items() if row.metric is not None}
 """Metrics that are a single figure of a pool, by the field of `Figures`."""
 

@@ -39,8 +39,8 @@ WIDTH = 100
 """Characters of a comment's line."""
 BROKERS = yaml.safe_load(resources.files(__package__).joinpath("brokers.yaml").read_text())
 """Query for a broker's backlog by the type of KEDA's trigger."""
-BACKLOG = re.compile(r"(?!.*(vllm|sglang|tgi|trt)).*(backlog|queue|lag|pending|messages)", re.DOTALL | re.IGNORECASE)
-"""Query of a prometheus trigger on what waits in a broker, and not in engines."""
+BACKLOG = re.compile(r"(?s)(?!.*(vllm|rate\(|tile\()).*\b(\w*backlog|redis_\w+|kafka\w+lag|rabbitmq_queue_messages)\b")
+"""Query of a prometheus trigger on what waits in a broker, by the exporters' own names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +234,8 @@ def _batch(query: str, kind: str) -> Iterator[str]:
     said = "Assumed: how long after a request came must it be done? 5m to 168h; or write finishBy, a time of day."
     yield from _line("finishWithin: 4h", said, 4)
     yield "    backlog:"
-    asks = "`servingpool check KIND/NAME --backlog QUERY` asks it."
-    yield from _line(f"query: {json.dumps(query)}", f"What waits, by the trigger {kind}. {asks}", 6)
+    told = f"What waits, by the trigger {kind}. `servingpool check KIND/NAME --backlog QUERY` asks it."
+    yield from _line(f"query: {json.dumps(query)}", told, 6)
     yield from _line("unit: requests", "Or tokens, if it counts those.", 6)
 
 

@@ -25,6 +25,7 @@ from servingpool.api.status import (
     Throughput,
 )
 from servingpool.api.time import from_unix
+from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decision import Decision, Verdict
 from servingpool.decision.figures import ROWS, Figures, slo_met
 from servingpool.decision.observation import Histogram, Reading, Unknown
@@ -49,7 +50,7 @@ from servingpool.status.conditions import (
     limit_of,
     targets_of,
 )
-from servingpool.status.missed import attained, missed, none_serves
+from servingpool.status.missed import LASTING, attained, missed, none_serves
 
 FIGURE_NAMES = {name: to_camel(name) for name in ROWS}
 """Figures of a decision, and their names in the status."""
@@ -264,11 +265,12 @@ def _work_condition(plan: PoolPlan, found: Wanted, *, idle: bool) -> Condition:
     `idle`: no replica stands, though some are wanted, so that all work is at risk.
     """
     at, ledger, said = plan.decision.at, plan.memories[0].profile.ledger, plan.decision.reason.partition(": ")[2]
-    late, unit, known = [one for one in ledger.dues if one.at < at], ledger.unit, ledger.known_at == ledger.at
+    late, unit, known = [one for one in ledger.dues if one.at < at], ledger.unit, ledger.known_at == at
     if plan.seen.pool.spec.throughput is not None:
         told = (Reason.THROUGHPUT_HOLDS if known else Reason.THROUGHPUT_UNKNOWN).said(said=said)
-        if known and found.at_risk is not None:
-            told = Reason.THROUGHPUT_SHORT.said(most=found.at_risk.amount, said=said)
+        bind = (*LASTING, LimitName.MAXIMUM)
+        if known and (idle or any(one.name in bind and one.after < one.before for one in plan.decision.limits)):
+            told = Reason.THROUGHPUT_SHORT.said(most=plan.decision.replicas / (ledger.cost or math.inf), said=said)
     elif late:
         amount, due, longest = math.fsum(one.amount for one in late), clock(late[0].at), brief(at - late[0].at)
         told = Reason.DEADLINE_MISSED.said(amount=amount, unit=unit, at=due, late=longest, said=said)

@@ -326,8 +326,7 @@ def targets_of(parts: Sequence[Part], *, done: bool) -> tuple[TargetStatus, ...]
 def judge_drains(targets: Sequence[SeenTarget], busy: Collection[float]) -> tuple[Reason, str]:
     """Reason and message of DrainReady: of the first target where it is not True, else of the first."""
     judged = [(one.name, *judge_drain(one.workload.drain, busy)) for one in targets]
-    ranked = sorted(judged, key=lambda one: (Truth.FALSE, Truth.UNKNOWN, Truth.TRUE).index(one[1].status))
-    name, reason, said = ranked[0]
+    name, reason, said = min(judged, key=lambda one: (Truth.FALSE, Truth.UNKNOWN, Truth.TRUE).index(one[1].status))
     return reason, said if len(targets) == 1 or reason.status is Truth.TRUE else f"{name}: {said}"
 
 

@@ -28,7 +28,7 @@ from servingpool.decision.learn.miss_curve import BINS, Curve
 from servingpool.decision.observation import EPSILON, Observation, Reading, Unknown
 from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.counters import added
-from servingpool.decision.observe.window import Slice
+from servingpool.decision.observe.window import Slice, rate_window
 from servingpool.decision.params import Params
 from servingpool.decision.plan import Course, Wanted
 from servingpool.decision.pool import Batch, Pool, Rate
@@ -103,7 +103,7 @@ def needed(ledger: Ledger, running: float, flow: float, fleet: Standing, hold: f
 
 
 def steady(ledger: Ledger, rate: Rate, paid: float, flow: float, fleet: Standing, params: Params, now: float) -> Wanted:
-    """The replicas of a rate. `paid`: that its money pays; `ledger`, `flow`, `fleet`: as for `needed`.
+    """The replicas of a rate. `paid`: that its money pays; `flow`: that what runs keeps busy.
 
     Replicas are nearly full from the knee that is expected of any engine on. What a token costs moves, so what stands
     is not removed for the last tenth.
@@ -111,12 +111,12 @@ def steady(ledger: Ledger, rate: Rate, paid: float, flow: float, fleet: Standing
     busy = float(now - ledger.busy_at < params.scale_down_window)
     if ledger.cost is None:
         return Wanted(max(fleet.all, 1.0) * busy, "what an output token costs is not known yet: what stands shows it")
-    goal, asked = min(rate.output * ledger.cost, paid), flow + ledger.waiting * ledger.cost / fleet.start
+    goal, asked = min(rate.output * ledger.cost, paid), flow + ledger.waiting * ledger.cost / (SHORT * fleet.start)
     full = min(goal, asked / params.knee_share)
     replicas = max(full, min(fleet.all, (1.0 + params.worth_moving) * full, paid), busy)
-    why = f"{shown(goal)} full replicas serve {goal / ledger.cost:,.0f} output tokens/s; "
-    why += f"what comes, and {ledger.waiting:,.0f} tokens that wait, keep {asked:.1f} busy for a cold start"
-    return Wanted(replicas, why, at_risk=Due(now, fleet.most / ledger.cost) if full > fleet.most else None)
+    why = f"{goal / ledger.cost:,.0f} output tokens/s{', as paid for,' * (goal == paid)} need {shown(goal)} replicas; "
+    why += f"what runs, and {ledger.waiting:,.0f} queued tokens, fill {asked:.1f}"
+    return Wanted(replicas, why)
 
 
 def plan(
@@ -141,7 +141,9 @@ def plan(
     pods = [(max(0.0, start - one.age), one.weight) for one in observation.starting if one.age <= OVERDUE * start]
     without_pod = max(0.0, observation.ordered - observation.serving - math.fsum(weight for _, weight in pods))
     fleet = Standing(((0.0, observation.serving - hung), *pods, (start, without_pod)), most - hung, start)
-    if batch.rate is not None:
+    if batch.rate is not None:  # what waits is in the ledger, so that growth of the queues is no flow
+        recent = memory.window.last(rate_window(memory.interval, pool.params))
+        flow = (recent.rate(Column.GENERATED) or 0.0) * (ledger.cost or 0.0)
         found = steady(ledger, batch.rate, paid, flow, fleet, pool.params, now)
     else:
         found = needed(ledger, running, flow, fleet, pool.params.scale_down_window, now)
