@@ -74,7 +74,7 @@ def test_an_example_says_its_mode_and_its_bounds_end_at_buckets(place: str, text
     if read.spec.has_roles:
         exact["timeToFirstToken"] = {client_bound(edge) for edge in exact["timeToFirstToken"]}
     estimated = [f"{name} {bound} s" for name, bound in bounds.items() if bound not in exact[name]]
-    assert bounds or read.spec.batch is not None
+    assert bounds or read.spec.asked_slo is None
     assert not estimated, f"{place}: no bucket of vLLM ends there, so misses are estimated"
 
 

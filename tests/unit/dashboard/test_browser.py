@@ -182,10 +182,10 @@ def test_search_and_pages_work_by_keyboard_alone(served: Served) -> None:
     page.keyboard.press("/")
     expect(page.locator("#q")).to_be_focused()
     page.keyboard.type("llama")
-    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page.locator("#wide-pools tbody tr")).to_have_count(1)
     assert page.url.endswith("/?q=llama")
     expect(page.locator("#q")).to_be_focused()
-    page.locator("tbody a").focus()
+    page.locator("#wide-pools tbody a").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("chat/pool")
     drawn(page)
@@ -197,11 +197,11 @@ def test_search_and_pages_work_by_keyboard_alone(served: Served) -> None:
 def test_the_table_follows_the_cluster_and_keeps_the_focus(served: Served) -> None:
     page = served.open("/")
     page.evaluate("window.same = true")
-    link = page.locator("tbody a")
+    link = page.locator("#wide-pools tbody a")
     link.focus()
     served.scene.api.events = [{"type": "ADDED", "object": pool("late")}]
     served.scene.board.read()
-    expect(page.locator("tbody tr")).to_have_count(2)
+    expect(page.locator("#wide-pools tbody tr")).to_have_count(2)
     expect(page.locator(f'a[href="{ONE}"]')).to_be_focused()
     assert page.evaluate("window.same"), "the page was not loaded again"
     live = page.get_by_role("button", name="Live updates")
