@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import NamedTuple, TypeVar
 
 from servingpool.adapters.cluster.devices import ClaimTemplates
@@ -84,10 +85,9 @@ class Shared:
         found: dict[Key, InBudget] = {}
         unknown = {one.key for one in self.members if one.unknown is not None}
         for one, claim in zip(self.members, self.claims, strict=False):
-            if one.key in unknown:
-                continue
-            mine = claim.held, self.grants[claim.pool].share * claim.gpus, claim.wanted * claim.gpus
-            found[one.key] = InBudget(*map(sum, zip(found.get(one.key, (0, 0, 0)), mine, strict=True)))
+            if one.key not in unknown:
+                mine = claim.held, self.grants[claim.pool].share * claim.gpus, claim.wanted * claim.gpus
+                found[one.key] = InBudget(*map(sum, zip(found.get(one.key, (0, 0, 0)), mine, strict=True)))
         return found
 
 
@@ -275,11 +275,13 @@ class Budgets:
                 left[key] += gpus if left.total() + gpus <= budget.spec.gpus else 0
         else:
             left = known.firm
-        found = {}
-        for one, claim in zip(members, claims, strict=True):
-            most = claim.held if claim.fixed else claim.least * claim.gpus
-            found[claim.pool] = min(left[one.key], most)
-            left[one.key] -= found[claim.pool]
+        found: Counter[str] = Counter()
+        # Each target's first replica first: a pair gets one of each role, which beside its firm GPUs would be others'.
+        for replicas, (one, claim) in product((1, 10_000), zip(members, claims, strict=True)):
+            most = claim.held if claim.fixed else min(claim.least, replicas) * claim.gpus
+            more = min(left[one.key], most - found[claim.pool])
+            found[claim.pool] += more
+            left[one.key] -= more
         return found
 
     def _share(

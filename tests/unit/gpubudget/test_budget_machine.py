@@ -63,7 +63,7 @@ class Budgeted(RuleBasedStateMachine):
         elif len(self.world.clients) < 4:
             self.world.come(name, priority=priority, mode=mode, least=max(1, least) if KINDS[name].least else 0)
         self.stood.setdefault(name, deque([0] * SURE, SURE)).extend([0] * SURE)
-        self.firm[name] = 0
+        self.firm[name] = self.hungry[name] = 0
         self.tick()
 
     @rule(name=POOLS, mode=st.sampled_from(("Auto", "Auto", "Paused", "Recommend")))
@@ -211,7 +211,7 @@ class Budgeted(RuleBasedStateMachine):
     def note_firm(self) -> None:
         """Mins that stood for a while, while all mins and floors fitted: nobody else's wish takes them."""
         world = self.world
-        fits = sum(map(world.promised, world.clients)) <= world.gpus
+        fits = sum(map(world.promised, world.clients)) + self.lent <= world.gpus
         for name, client in world.clients.items():
             self.firm[name] = min(self.firm[name], world.stands(name))
             if world.leading:
@@ -222,11 +222,17 @@ class Budgeted(RuleBasedStateMachine):
     def moved(self) -> None:
         """The budget or a floor has: where not all that stands of mins and floors fits, none counts as firm."""
         world = self.world
-        if sum(max(world.stands(name, 1), world.floors.get(name, 0)) for name in world.clients) > world.gpus:
+        firm = (max(world.stands(name, 1), world.floors.get(name, 0)) for name in world.clients)
+        if sum(firm) + self.lent > world.gpus:
             self.firm.clear()
             for each in self.stood.values():
                 each.extend([0] * SURE)
         self.tick()
+
+    @property
+    def lent(self) -> int:
+        """GPUs of floors whose pools are not there."""
+        return sum(floor for name, floor in self.world.floors.items() if name not in self.world.clients)
 
     def claims(self) -> list[tuple[Claim, Grant]]:
         shared = self.world.budgets.latest["h100"]

@@ -38,7 +38,8 @@ REFUSALS: dict[str, dict[str, Any]] = {
 }
 NO_NAME = "no name"
 CERTIFICATES = ("expired certificate", "another's certificate", "certificate of another name")
-FAULTS = [*REFUSALS, "reset", "silence", "late", NO_NAME, *CERTIFICATES]
+WAYS = (NO_NAME, *CERTIFICATES)
+FAULTS = [*REFUSALS, "reset", "silence", "late", *WAYS]
 DURATIONS = (0.0, 20.0) if EXAMPLES < 1_000 else (0.0, 20.0, 600.0)
 """Seconds of a fault; 0 for one request. `make soak` has those of ten minutes."""
 
@@ -69,6 +70,8 @@ class Faults:
     """Kind of request, and how it fails."""
     asked = 0
     """Times that it was met."""
+    served = ""
+    """How the request failed that is served now, before it waits for anything."""
     _once, _way = False, ""
 
     def begin(self, verb: str, how: str, seconds: float) -> None:
@@ -91,10 +94,11 @@ class Faults:
             self.met()
         if how in REFUSALS:
             return web.Response(**{"text": '{"kind": "Status"}', "content_type": "application/json"} | REFUSALS[how])
-        self._way = how if how in (NO_NAME, *CERTIFICATES) else self._way
+        self._way = how if how in WAYS else self._way
         await asyncio.sleep({"silence": 3600.0, "late": 5.0}.get(how, 0.0))
+        self.served = how
         given = web.Response() if how == "reset" or self._way == how != "" else await serve()
-        if how in {"reset", "lost", NO_NAME, *CERTIFICATES}:
+        if how in {"reset", "lost", *WAYS}:
             assert request.transport is not None
             request.transport.abort()
         return given
