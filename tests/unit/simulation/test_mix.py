@@ -172,10 +172,6 @@ class TestNodes:
         fleet.advance(100.0)
         assert of_kind(fleet, 0, Phase.READY) == 3
 
-    def test_more_at_the_start_than_there_are_nodes_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="no nodes for 2 of h100"):
-            a_fleet(replace(FAST, supply=((0.0, 1),)), parts=(2,))
-
 
 class TestSpot:
     SPOT = Kind("spot", H100, 1.0, SURE, supply=((0.0, 2), (200.0, 0), (350.0, 1)), notice=120.0)

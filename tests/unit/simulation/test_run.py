@@ -94,8 +94,6 @@ def test_history_is_learned_from_and_not_decided_on() -> None:
     assert notebook.decided[0][0] == EPOCH + 300.0
     assert result.series.time[0] == -300.0
     assert result.score.requests == len(TEN_MINUTES.between(300.0, 600.0))
-    with pytest.raises(ValueError, match="leaves nothing"):
-        simulate(TEN_MINUTES, A100, POOL, notebook, SimulationOptions(history=900.0))
 
 
 def test_the_series_tells_the_course_of_the_run() -> None:

@@ -78,11 +78,6 @@ def test_replicas_that_start_after_it_run_the_new_engine() -> None:
     assert (q.finished - q.first).tolist() == pytest.approx([99 * 0.02] * len(q))
 
 
-def test_an_upgrade_cannot_move_the_bounds_of_the_histograms() -> None:
-    with pytest.raises(ValueError, match="cannot change max_model_len"):
-        Fleet(TEN_MS, ONE, upgrades=(Upgrade(1.0, replace(TEN_MS, max_model_len=4096)),))
-
-
 def test_in_a_run_it_is_timed_from_the_start_of_the_scored_time() -> None:
     h100 = engine_profile("h100-8b-tp1")
     trace = traces.poisson("p", [4.0], 240.0, prompt=200, output=100)
