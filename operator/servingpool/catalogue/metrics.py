@@ -42,7 +42,7 @@ class Metric(Entry):
     CONDITION_SINCE = (
         "servingpool_condition_since_timestamp_seconds",
         "seconds",
-        "Unix time since when a condition has a status other than its good one.",
+        "Unix time at which a condition that is not good last changed its status.",
         "Absent of good conditions. time() less this is how long the trouble lasts, also over restarts.",
         (*POOL, "type"),
     )

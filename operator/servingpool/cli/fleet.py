@@ -57,7 +57,7 @@ def fleet(
     It reads the operators' own metrics in Prometheus. Clusters that share a Prometheus are told apart by their label
     `cluster`. Headroom is what the ready replicas could serve in addition before the SLO breaks. A figure that is
     unknown of one pool is unknown of the sum. Pools in trouble wait for GPUs, are at max, or have an SLO or a deadline
-    at risk or missed; beside each stands since when.
+    at risk or missed. Each is listed with how long this has lasted.
 
     Example: `servingpool fleet`
 

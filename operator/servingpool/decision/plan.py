@@ -116,7 +116,7 @@ class Plan:
 
 
 class Wanted(NamedTuple):
-    """Replicas that are wanted for another reason than latency: at 0 replicas, or for work with deadlines."""
+    """Replicas that are wanted for another reason than latency: at 0 replicas, for deadlines or for a rate."""
 
     replicas: float
     """For deadlines those that stand, where there is work for them, and those that a deadline asks for."""

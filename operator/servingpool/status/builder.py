@@ -39,6 +39,7 @@ from servingpool.reconcile.plan.expense import Expense
 from servingpool.reconcile.plan.pool_plan import Planned, PoolPlan, Refusal, StagePlan
 from servingpool.reconcile.plan.preconditions import ScalePermission
 from servingpool.status.conditions import (
+    RANK,
     cold_start_of,
     estimated,
     judge_drains,
@@ -111,9 +112,6 @@ SEEN = (
     *("throughput", "cost", "queue_depth", "batch", "latency", "attainment", "unattainable_since"),
 )
 """Fields that describe the present; the last decision keeps its own time."""
-
-RANK = (Truth.FALSE, Truth.UNKNOWN, Truth.TRUE)
-"""Order in which figures judged for both roles are told."""
 
 OF_SOME_POOLS = (ConditionType.ZERO_READY, ConditionType.TARGETS_AVAILABLE)
 """Conditions that go when the spec changes: of a pool with min 0, or with several targets."""

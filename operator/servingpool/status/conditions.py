@@ -323,10 +323,14 @@ def targets_of(parts: Sequence[Part], *, done: bool) -> tuple[TargetStatus, ...]
     )
 
 
+RANK = (Truth.FALSE, Truth.UNKNOWN, Truth.TRUE)
+"""Order in which one of several judged statuses is told."""
+
+
 def judge_drains(targets: Sequence[SeenTarget], busy: Collection[float]) -> tuple[Reason, str]:
     """Reason and message of DrainReady: of the first target where it is not True, else of the first."""
     judged = [(one.name, *judge_drain(one.workload.drain, busy)) for one in targets]
-    name, reason, said = min(judged, key=lambda one: (Truth.FALSE, Truth.UNKNOWN, Truth.TRUE).index(one[1].status))
+    name, reason, said = min(judged, key=lambda one: RANK.index(one[1].status))
     return reason, said if len(targets) == 1 or reason.status is Truth.TRUE else f"{name}: {said}"
 
 

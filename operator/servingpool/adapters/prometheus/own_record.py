@@ -144,7 +144,7 @@ def _selector(metrics: Iterable[str], labels: Mapping[str, str]) -> str:
 def _points(
     row: Mapping[str, Any], samples: _Samples
 ) -> tuple[tuple[tuple[str, str], _Labels], _Labels, Metric, list[tuple[float, Point]]]:
-    """Of a row its group, the labels of its source, what it is of, and its points by time."""
+    """A row in parts: its group, the labels of its source, what it is about, and its points by time."""
     labels = dict(row["metric"])
     if not all(isinstance(text, str) for text in labels.values()):
         raise TypeError("a label that is no text")

@@ -1,6 +1,6 @@
-"""The backlog of a pool whose work has deadlines: what waits, by when it is due, and what it costs.
+"""The backlog of a pool whose work has deadlines or a rate: what waits, by when it is due, and what it costs.
 
-All is counted as the pool's backlog is, in requests or in tokens.
+All is counted in one unit, see `Batch.unit`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Ledger:
     spread: float = DEFAULT.prior_error
     """Relative spread of the cost over some hours."""
     unit: str = "requests"
-    """What is counted, see `Batch.unit`."""
+    """The unit of all amounts."""
 
     def update(self, waiting: Reading, running: float, served: float, batch: Batch, now: float) -> Ledger:
         """The ledger after so much left the queues, with so much that waits and runs now.

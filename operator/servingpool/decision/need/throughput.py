@@ -10,8 +10,8 @@ So replicas are added for the least peak, and stay while there is work for them.
 `WORTH` cold starts waits for more work, as long as waiting asks for no further replica. What is not known is not done:
 while the backlog is unknown, what was known of it counts, and nothing is removed.
 
-A rate takes as many full replicas as serve it, or as its money pays, while requests wait for full ones. Else as many
-stay as what comes keeps nearly full: more would serve no more.
+A rate takes as many full replicas as serve it, or as its money pays. What runs, and what waits within `SHORT` cold
+starts, may keep fewer nearly full: then these suffice, for more would serve no more.
 """
 
 from __future__ import annotations

@@ -282,8 +282,8 @@ def core_pool(
 def _core_batch(spec: Spec, during: tuple[float, float] | None) -> Batch | None:
     """Deadlines or rate; money in the unit of the targets' prices, see `core_targets`."""
     if (rate := spec.throughput) is not None:
-        unit = 1.0 if spec.several else max(LEAST_PRICE, spec.targets[0].cost_per_replica_hour or 0.0)
-        spend = math.inf if rate.spend_at_most is None else rate.spend_at_most.dollars_per_hour / unit
+        price = 1.0 if spec.several else max(LEAST_PRICE, spec.targets[0].cost_per_replica_hour or 0.0)
+        spend = math.inf if rate.spend_at_most is None else rate.spend_at_most.dollars_per_hour / price
         return Batch(DAY, unit="output tokens", rate=Rate(rate.output_tokens_per_second or math.inf, spend))
     if (batch := spec.batch) is None or during is None:
         return None
