@@ -134,6 +134,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
         raise typer.Exit(backtesting.collect(collect, report))
     given = (pool, ttft, tpot, attainment, min_replicas, max_replicas, cold_start, autoscaler, price)
     asked = backtesting.Asked(*given)
+    files, alone = dict.fromkeys(source or (), ""), not every and output is not Output.LINES
     if source is None:
         seconds = span("--since", since, HISTORY)
         quiet()
@@ -144,19 +145,14 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
             within = namespace_of(namespace, options.kubeconfig, options.context)
             keys = [Named(within, kind, name) for kind, name in names]
         mine = sorted(keys)[int(os.environ.get(INDEX, "0")) :: shards] if shards else keys
-        if len(mine) == 1 and not every and output is not Output.LINES:
-            (key,) = mine
-            source = [record.file_of(key, with_namespace=False)]
-            order = record.Order(source[0], seconds, record.STEP)
-            code = record.run(Target(*key), order, where)
-            if code:
+        if len(mine) == 1 and alone:
+            file = record.file_of(mine[0], with_namespace=False)
+            if code := record.run(Target(*mine[0]), record.Order(file, seconds, record.STEP), where):
                 raise typer.Exit(code)
-            files = dict.fromkeys(source, "")
+            files = {file: ""}
         else:
             files = record.record_each(mine, seconds, where, with_namespace=every)
-    else:
-        files = dict.fromkeys(source, "")
-    if len(files) == 1 and not every and output is not Output.LINES:
+    if len(files) == 1 and alone:
         raise typer.Exit(backtesting.single(next(iter(files)), asked, report, figures=output is Output.JSON))
     form = "" if output is None else output.value
     raise typer.Exit(backtesting.several(files, asked, report, form=form, jobs=jobs or os.cpu_count() or 1))

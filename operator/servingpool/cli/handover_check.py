@@ -86,8 +86,12 @@ def findings(scene: Scene, rights: Mapping[str, bool]) -> Iterator[Finding]:
         yield Finding(Level.STOP, "operator", "It has not decided for this pool as it is now: is it running?")
         return
     yield _ready(scene)
-    yield _condition(scene, "metrics", "MetricsAvailable", "True")
-    yield _condition(scene, "calibration", "Calibrating", "False")
+    if works(scene.pool):  # at 0 replicas it has neither metrics nor anything to learn from, and needs none
+        yield _condition(scene, "metrics", "MetricsAvailable", "True", "NoReadyReplicas")
+        yield _condition(scene, "work", "SLOMet", "True")
+    else:
+        yield _condition(scene, "metrics", "MetricsAvailable", "True")
+        yield _condition(scene, "calibration", "Calibrating", "False")
     yield _condition(scene, "drain", "DrainReady", "True")
     yield from _bounds(scene)
     yield from _owners(scene)
@@ -97,6 +101,11 @@ def findings(scene: Scene, rights: Mapping[str, bool]) -> Iterator[Finding]:
 def mode_of(pool: Raw) -> str:
     """The pool's mode."""
     return str(pool["spec"].get("mode", Mode.AUTO))
+
+
+def works(pool: Raw) -> bool:
+    """Whether its work has deadlines or a rate, in place of an SLO."""
+    return bool({"batch", "throughput"} & pool["spec"].keys())
 
 
 def condition_of(pool: Raw, type_: str) -> Mapping[str, Any]:
@@ -118,9 +127,10 @@ def _ready(scene: Scene) -> Finding:
     return Finding(Level.STOP if blocked else Level.DOUBT, "operator", f"{reason}: {said}")
 
 
-def _condition(scene: Scene, subject: str, type_: str, good: str) -> Finding:
+def _condition(scene: Scene, subject: str, type_: str, *good: str) -> Finding:
+    """`good`: the status, or a reason, with which it goes on."""
     found = condition_of(scene.pool, type_)
-    level = Level.OK if found.get("status") == good else Level.DOUBT
+    level = Level.OK if {found.get("status"), found.get("reason")} & {*good} else Level.DOUBT
     return Finding(level, subject, str(found.get("message", "Not known yet.")))
 
 
@@ -141,7 +151,8 @@ def _bounds(scene: Scene) -> Iterator[Finding]:
     if high < theirs[1]:
         yield Finding(Level.DOUBT, "bounds", f"{text} Auto could not grow as far.")
     elif theirs[0] == 0 < low:
-        yield Finding(Level.DOUBT, "bounds", f"{text} Auto keeps {low}. For 0, set min: 0, which needs a gateway.")
+        needs = "" if "batch" in scene.pool["spec"] else ", which needs a gateway"
+        yield Finding(Level.DOUBT, "bounds", f"{text} Auto keeps {low}. For 0, set min: 0{needs}.")
     else:
         level = Level.OK if (low, high) == theirs else Level.NOTE
         yield Finding(level, "bounds", text)

@@ -80,11 +80,7 @@ AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="In 
 Context = Annotated[str | None, typer.Option(help="Context in the kubeconfig.", autocompletion=complete_context)]
 PoolName = Annotated[
     str,
-    typer.Argument(
-        metavar="NAME",
-        help="The ServingPool, as NAME, NAMESPACE/NAME or sp/NAME.",
-        autocompletion=complete,
-    ),
+    typer.Argument(metavar="NAME", help="The ServingPool: NAME, NAMESPACE/NAME or sp/NAME.", autocompletion=complete),
 ]
 
 

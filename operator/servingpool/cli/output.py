@@ -77,8 +77,7 @@ def terminal(**options: Any) -> Console:
                 text = segment.text if segment.control else plain(segment.text, LINES)
                 yield segment if text is segment.text else Segment(text, segment.style)
 
-    if (
-        not options and not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    ):  # a program reads it, or a file holds it: no line is cut for a screen
+    # A program reads it, or a file holds it: no line is cut for a screen.
+    if not options and not sys.stdout.isatty() and "COLUMNS" not in os.environ:
         options = {"width": WIDE}
     return Plain(markup=False, emoji=False, **options)

@@ -174,10 +174,8 @@ def decode(document: Any) -> Chunk:
             requested=tuple((float(at), float(count)) for at, count in document["requested"]),
             scrapes=tuple(map(_scrapes, document["scrapes"])),
         )
-    except KeyError as error:
-        raise RecordingError(f"is damaged: a chunk lacks {error}") from error
-    except (AttributeError, OverflowError, TypeError, ValueError) as error:
-        raise RecordingError(f"is damaged: a chunk cannot be read: {error}") from error
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise RecordingError(f"is damaged: a chunk cannot be read: {error!r}") from error
 
 
 def _scrapes(raw: Mapping[str, Any]) -> Scrapes:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
 from string import Template
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -179,7 +180,7 @@ def manifest(facts: Facts) -> str:
         *(["  slo:", *_slo(facts)] if waits is None else _batch(*waits)),
         "  targets:",
         f"    - name: {_scalar(facts.name)}",
-        *_kind(facts),
+        *[f"      apiVersion: {facts.api_version}", f"      kind: {facts.kind}"] * (facts.kind != "Deployment"),
         *_line(f"min: {low}", bounds_from, 6),
         *_line(f"max: {high}", bounds_from, 6),
     ]
@@ -212,20 +213,25 @@ def _head(facts: Facts) -> Iterator[str]:
         yield f"Prometheus lacks, and decisions need: {', '.join(facts.missing)}. See `servingpool check`."
 
 
-def _kind(facts: Facts) -> list[str]:
-    """Nothing where it is the default."""
-    if facts.kind == "Deployment":
-        return []
-    return [f"      apiVersion: {facts.api_version}", f"      kind: {facts.kind}"]
+def backlog_of(scaler: Mapping[str, Any], *, alone: bool = True) -> tuple[str, str] | None:
+    """Query for the backlog that the triggers of an autoscaler look at, and their types; None without one.
+
+    `alone`: none either where another trigger, but cron, may tell that people wait.
+    """
+    triggers = [one for one in scaler.get("spec", {}).get("triggers") or () if one.get("type") != "cron"]
+    found = [(query, str(one.get("type"))) for one in triggers if (query := _asked(one)) is not None]
+    if not found or (alone and len(found) < len(triggers)):
+        return None
+    queries, kinds = zip(*found, strict=True)
+    return (queries[0] if len(queries) == 1 else " + ".join(f"({one})" for one in queries)), ", ".join(kinds)
 
 
-def backlog_of(scaler: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Query for the backlog that a trigger of an autoscaler looks at, and the trigger's type; None without one."""
-    for one in scaler.get("spec", {}).get("triggers") or ():
-        kind, given = str(one.get("type")), one.get("metadata") or {}
-        if kind in BROKERS and (kind != "prometheus" or BACKLOG.match(str(given.get("query")))):
-            with suppress(KeyError):
-                return Template(BROKERS[kind]).substitute(given), kind
+def _asked(trigger: Mapping[str, Any]) -> str | None:
+    """Query for the backlog that a trigger looks at; None where it looks at none."""
+    kind, given = str(trigger.get("type")), trigger.get("metadata") or {}
+    with suppress(KeyError):
+        if kind != "prometheus" or BACKLOG.match(str(given.get("query"))):
+            return Template(BROKERS[kind]).substitute(given)
     return None
 
 
@@ -234,7 +240,7 @@ def _batch(query: str, kind: str) -> Iterator[str]:
     said = "Assumed: how long after a request came must it be done? 5m to 168h; or write finishBy, a time of day."
     yield from _line("finishWithin: 4h", said, 4)
     yield "    backlog:"
-    told = f"What waits, by the trigger {kind}. `servingpool check KIND/NAME --backlog QUERY` asks it."
+    told = f"What waits, by {kind}. `servingpool check KIND/NAME --backlog QUERY` asks it."
     yield from _line(f"query: {json.dumps(query)}", told, 6)
     yield from _line("unit: requests", "Or tokens, if it counts those.", 6)
 
@@ -296,8 +302,13 @@ def _lost(raw: Mapping[str, Any]) -> Iterator[str]:
     if raw["kind"] == "ScaledObject":
         triggers = spec.get("triggers") or ()
         kinds = sorted({str(one.get("type")) for one in triggers})
-        batch = backlog_of(raw) is not None
+        batch, waits = backlog_of(raw) is not None, backlog_of(raw, alone=False)
         yield f"{name}: its triggers ({', '.join(kinds)}) are replaced by {'batch' if batch else 'the SLO'}."
+        if waits is not None and not batch:
+            yield (
+                f"{name}: beside {waits[1]}, a trigger may tell that people wait, so it is an SLO. If nobody waits, "
+                f"write batch in place of slo, with the backlog's query {waits[0]}"
+            )
         if "cron" in kinds:
             yield f"{name}: its schedule (cron) is not taken over; write it as spec.schedules."
         if int(spec.get("minReplicaCount", 0)) == 0 and not batch:
@@ -329,14 +340,6 @@ def _line(text: str, said: str, indent: int) -> list[str]:
 
 
 def _comment(sentences: Iterable[str], indent: int) -> list[str]:
-    lines = []
-    for sentence in sentences:
-        line = ""
-        # A name may hold no line break, but a label's value is anybody's.
-        for word in sentence.split():
-            if line and len(line) + len(word) + 1 > WIDTH:
-                lines.append(line)
-                line = ""
-            line = f"{line} {word}" if line else word
-        lines.append(line)
-    return [f"{' ' * indent}# {line}" for line in lines]
+    # A name may hold no line break, but a label's value is anybody's.
+    wrapped = [wrap(" ".join(one.split()), WIDTH, break_long_words=False, break_on_hyphens=False) for one in sentences]
+    return [f"{' ' * indent}# {line}" for lines in wrapped for line in lines]

@@ -148,14 +148,14 @@ def read_pool(path: Path) -> ServingPool:
         pool = ServingPool.read(_yaml(path))
     except ValidationError as error:
         raise InputError(f"{path}: {problems(error)}") from error
-    if pool.spec.has_roles:
-        raise InputError(
-            f"{path}: pools with roles are not simulated: remove role and prefillPerDecode, leave one target"
-        )
-    if pool.spec.several:
-        names = ", ".join(pool.spec.target_names)
-        raise InputError(f"{path}: only pools of one target are simulated: leave one of {names} in spec.targets")
-    return pool
+    spec = pool.spec
+    if spec.several:
+        why = f"only pools of one target without a role are simulated: leave one of {', '.join(spec.target_names)}"
+    elif spec.asked_slo is None:
+        why = "a run is judged by an SLO, which batch and throughput have not: give a pool with slo"
+    else:
+        return pool
+    raise InputError(f"{path}: {why}")
 
 
 def price(spec: Spec, profile: EngineProfile) -> float | None:

@@ -35,10 +35,7 @@ def test_a_recording_is_read_as_it_was_written(tmp_path: Path) -> None:
     read_header, read_chunks = read(path)
     found = list(read_chunks)
     assert read_header == header
-    assert [(one.begin, one.end, one.requested) for one in found] == [
-        (0.0, 300.0, ((0.0, 4.0),)),
-        (300.0, 600.0, ()),
-    ]
+    assert [(one.begin, one.end, one.requested) for one in found] == [(0.0, 300.0, ((0.0, 4.0),)), (300.0, 600.0, ())]
     (scrapes,) = found[1].scrapes
     assert scrapes.at.tolist() == [15.0 * tick for tick in range(20, 40)]
     assert scrapes.figures["generation_tokens"][-1] == 100.0 * 7.0 * 39
@@ -71,13 +68,6 @@ def test_a_file_of_somebody_else_is_refused_and_left_as_it_is(tmp_path: Path) ->
         with pytest.raises(RecordingError, match="is no recording"):
             resumed(path)
         assert path.read_bytes() == content
-
-
-def test_a_last_chunk_that_is_none_is_told_as_damage(tmp_path: Path) -> None:
-    path = tmp_path / "odd"
-    path.write_bytes(encode_header(header_of(0.0, 600.0)) + gzip.compress(b"[]"))
-    with pytest.raises(RecordingError, match="is damaged"):
-        resumed(path)
 
 
 @pytest.mark.parametrize(

@@ -96,21 +96,32 @@ def test_a_scaled_object_loses_zero_and_its_schedule() -> None:
     assert "its schedule (cron) is not taken over; write it as spec.schedules" in text
 
 
+REDIS = {"type": "redis", "metadata": {"listName": "nightly"}}
+WAITS = 'sum(redis_key_size{key="nightly"}) or (0 * max(redis_up == 1))'
+KAFKA = {"type": "kafka", "metadata": {"topic": "t", "consumerGroup": "g"}}
+LAG = 'sum(kafka_consumergroup_lag{consumergroup="g", topic="t"})'
+VLLM = {"type": "prometheus", "metadata": {"query": "sum(vllm:num_requests_waiting)"}}
+
+
 @pytest.mark.parametrize(
-    ("kind", "given", "query"),
+    ("triggers", "query"),
     [
-        ("redis", {"listName": "nightly"}, 'sum(redis_key_size{key="nightly"}) or (0 * max(redis_up == 1))'),
-        ("kafka", {"topic": "t", "consumerGroup": "g"}, 'sum(kafka_consumergroup_lag{consumergroup="g", topic="t"})'),
-        ("prometheus", {"query": "sum(my_backlog)"}, "sum(my_backlog)"),
-        ("prometheus", {"query": "avg(vllm:request_queue_time_seconds_sum)"}, None),
+        ([REDIS, {"type": "cron"}], WAITS),
+        ([REDIS, KAFKA], f"({WAITS}) + ({LAG})"),
+        ([{"type": "prometheus", "metadata": {"query": "sum(my_backlog)"}}], "sum(my_backlog)"),
+        ([VLLM], None),
+        ([REDIS, VLLM], None),
     ],
 )
-def test_a_trigger_on_a_brokers_backlog_makes_a_batch_pool(kind: str, given: dict[str, str], query: str | None) -> None:
-    spec = {"maxReplicaCount": 6, "triggers": [{"type": kind, "metadata": given}]}
+def test_triggers_on_a_brokers_backlog_make_a_batch_pool_unless_another_tells_that_people_wait(
+    triggers: list[dict[str, Any]], query: str | None
+) -> None:
+    spec = {"maxReplicaCount": 6, "triggers": triggers}
     text = manifest(replace(FACTS, autoscalers=({**SCALED_OBJECT, "spec": spec},)))
     batch, target = (pool := ServingPool.read(yaml.safe_load(text)).spec).batch, pool.targets[0]
     assert (None if batch is None else batch.backlog.query, target.min) == (query, 0 if query else 1)
     assert ("scale to zero is lost" in text) == (query is None)
+    assert ("If nobody waits," in " ".join(text.split("\n# "))) == (triggers == [REDIS, VLLM])
 
 
 def test_nothing_known_gives_a_valid_pool_that_says_so() -> None:

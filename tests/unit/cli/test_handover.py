@@ -138,11 +138,20 @@ def test_an_hpa_of_another_kind_of_that_name_is_no_autoscaler_of_the_target(make
     assert (refused.exit_code, "scales StatefulSet qwen, not Deployment qwen." in refused.stderr) == (3, True)
 
 
-def test_keda_is_paused_and_has_its_annotations_back_afterwards(make: Make) -> None:
+def of_batch(world: World, **conditions: tuple[str, str, str]) -> None:
+    world.pool["spec"]["batch"] = {}
+    world.conditions.update(Calibrating=("True", "Learning", "Learning."), **conditions)
+
+
+def test_keda_of_a_batch_that_sleeps_is_paused_and_has_its_annotations_back_afterwards(make: Make) -> None:
     world = make(**keda())
+    of_batch(world, SLOMet=("True", "DeadlinesHold", "0 wait."), MetricsAvailable=("Unknown", "NoReadyReplicas", "No."))
+    world.passes(15)
     assert [raw["metadata"]["name"] for raw in world.all(HPAS)] == ["keda-hpa-qwen"]
     adopted = run("adopt", "qwen", "--yes", "--accept")
     assert adopted.exit_code == 0, adopted.stderr
+    doubts = [line.split()[1] for line in adopted.stdout.splitlines() if line.split()[:1] == ["doubt"]]
+    assert doubts == ["first"], "neither what it has not learned nor that no replica is ready"
     assert world.objects[f"{SCALED_OBJECTS}/qwen"]["metadata"]["annotations"] == {PAUSED: "true"}
     assert world.all(HPAS) == []
     assert (world.replicas, world.writers, world.unbounded) == (6, ["operator"], 0.0)
@@ -262,6 +271,7 @@ def test_a_first_answer_that_differs_has_to_be_accepted(make: Make) -> None:
         (lambda w: w.conditions.update(DrainReady=("False", "NoPreStop", "No preStop hook.")), "drain"),
         (lambda w: w.conditions.update(MetricsAvailable=("False", "NotScraped", "Not scraped.")), "metrics"),
         (lambda w: w.conditions.update(Calibrating=("True", "Learning", "Learning.")), "calibration"),
+        (lambda w: of_batch(w, SLOMet=("Unknown", "BacklogUnknown", "The query returns 0 series.")), "work"),
         (lambda w: w.pool["spec"]["targets"][0].update(max=8), "bounds"),
         (lambda w: w.all(HPAS)[0]["metadata"]["annotations"].update({"meta.helm.sh/release-name": "chat"}), "owners"),
         (lambda w: w.all(DEPLOYMENTS)[0]["metadata"].update(managedFields=[by("argocd-controller")]), "owners"),

@@ -9,7 +9,6 @@ import pytest
 from typer.testing import Result
 
 Command = Callable[..., Result]
-ROLES = Path(__file__).parents[3] / "deploy/samples/servingpool-prefill-decode.yaml"
 BASE = ("simulate", "--pool", "pool.yaml", "--trace", "trace.csv", "--fleet", "h100-8b-tp1")
 
 
@@ -99,8 +98,8 @@ def test_whatever_its_mode_a_pool_is_scaled(servingpool: Command, mode: str) -> 
             ("--pool", "gateway.yaml"),
             "gateway.yaml: a simulated fleet has no gateway: set slo.measuredAt to Engine, got",
         ),
-        (("--pool", "several.yaml"), "only pools of one target are simulated: leave one of"),
-        (("--pool", "roles.yaml"), "roles.yaml: pools with roles are not simulated: remove role and prefillPerDecode"),
+        (("--pool", "several.yaml"), "only pools of one target without a role are simulated: leave one of"),
+        (("--pool", "rate.yaml"), "rate.yaml: a run is judged by an SLO, which batch and throughput have not: give a"),
         (
             ("--fleet", "a100-70b-tp4", "--pool", "gpus.yaml"),
             "gpusPerReplica is 1, but a replica of a100-70b-tp4 has 4",
@@ -114,7 +113,8 @@ def test_unusable_input_ends_with_exit_code_2(servingpool: Command, arguments: t
     Path("two.yaml").write_text(f"{manifest}---\n{manifest}")
     Path("gateway.yaml").write_text(manifest.replace("slo: {", "slo: {measuredAt: Gateway, "))
     Path("several.yaml").write_text(manifest.replace("  targets:\n", "  targets:\n    - {name: spot, max: 4}\n"))
-    Path("roles.yaml").write_text(ROLES.read_text())
+    rate = "throughput: {outputTokensPerSecond: 5000}"
+    Path("rate.yaml").write_text(manifest.replace("slo: {timeToFirstToken: 1s, timePerOutputToken: 50ms}", rate))
     Path("gpus.yaml").write_text(manifest.replace("max: 4", "max: 4, gpusPerReplica: 1"))
     result = servingpool(*BASE, *arguments)
     assert result.exit_code == 2
