@@ -9,7 +9,9 @@ from __future__ import annotations
 import copy
 import shutil
 import sys
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,8 +40,7 @@ def rising(rate: float, minutes: float, most: int = 10, **spec: Any) -> Recorder
 
 def named(world: FakeCluster, name: str, **spec: Any) -> dict[str, Any]:
     """The world's pool under another name."""
-    (raw,) = stored(world)
-    raw = copy.deepcopy(raw)
+    (raw,) = copy.deepcopy(stored(world))
     raw["metadata"]["name"] = name
     raw["spec"] |= {"model": name, **spec}
     return raw
@@ -47,15 +48,16 @@ def named(world: FakeCluster, name: str, **spec: Any) -> dict[str, Any]:
 
 def fleet() -> tuple[Recorder, list[dict[str, Any]]]:
     """A pool whose replicas start, with its record; and pools in other states beside it."""
-    shown, full, calm = rising(28.0, 1.5), rising(60.0, 5.0, most=4), rising(8.0, 5.0)
-    advised, missing = rising(28.0, 5.0, mode="Recommend"), FakeCluster()
+    missing = FakeCluster()
     missing.pool(targets=[{"name": "mistral-24b", "min": 1, "max": 4}])
-    missing.step()
-    others = [
-        *(named(full.world, "llama-70b"), named(calm.world, "gemma-27b")),
-        *(named(advised.world, "gpt-oss-20b"), named(missing, "mistral-24b")),
-    ]
-    return shown, others
+    shown, others = rising(28.0, 1.5), {"llama-70b": rising(60.0, 5.0, most=4), "gemma-27b": rising(8.0, 5.0)}
+    others |= {"gpt-oss-20b": rising(28.0, 5.0, mode="Recommend"), "mistral-24b": Recorder(missing)}
+    others["mistral-24b"].run(0.25)
+    for name, other in others.items():
+        for labels, value in other.at(other.world.now):
+            own = labels | dict.fromkeys({"pool", "model"} & labels.keys(), name)
+            shown.scraped[shown.world.now].append((own, value))
+    return shown, [named(other.world, name) for name, other in others.items()]
 
 
 def with_pods(scene: Scene) -> None:
@@ -78,16 +80,16 @@ def main(folder: Path | None) -> None:
         browser = playwright.chromium.launch(executable_path=path)
         scene = Scene(shown, patched)
         with_pods(scene)
+        patched.setattr("servingpool.cli.fleet.time", SimpleNamespace(time=lambda: shown.world.now))
         scene.store(*stored(shown.world), *others)
         served = Served(scene, browser)
         if folder is None:
             take(served, browser, "/", IMAGES / "dashboard-pools.png", 1180, "dark")
             take(served, browser, f"{ONE}?since=15m", IMAGES / "dashboard-pool.png", 1180, "light")
         else:
-            for theme in ("light", "dark"):
-                for width in (1280, 390):
-                    take(served, browser, "/", folder / f"pools-{width}-{theme}.png", width, theme)
-                    take(served, browser, f"{ONE}?since=15m", folder / f"pool-{width}-{theme}.png", width, theme)
+            for theme, width in product(("light", "dark"), (1280, 390)):
+                take(served, browser, "/", folder / f"pools-{width}-{theme}.png", width, theme)
+                take(served, browser, f"{ONE}?since=15m", folder / f"pool-{width}-{theme}.png", width, theme)
         served.stop()
         browser.close()
 
