@@ -6,13 +6,14 @@ start in quadratic time. Pods and Deployments are watched the same way: one libr
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 import kopf
-from kopf._cogs.structs.references import Insights, NamespaceName  # no public way ends the watches of one
+from kopf._cogs.structs.references import Insights, NamespaceName, Resource  # no public way ends or begins a watch
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import ClusterError, Forbidden
@@ -24,8 +25,8 @@ log = logging.getLogger(__name__)
 OURS: tuple[Kind, ...] = ((GROUP, VERSION, PLURAL), (GROUP, VERSION, BUDGET_PLURAL))
 OF_OTHERS = {"keda.sh"}
 """Groups without which pools are served: their definitions are not ours, nor Kubernetes' own."""
-UNWATCHED = 30.0
-"""Seconds for which a kind of ours may go unwatched though the API server has it: kopf sees a new kind in a few."""
+DEFINED = {GROUP, *OF_OTHERS}
+"""Groups whose kinds may come and go while the operator runs."""
 
 RESTORED = "The API server was restored to an older state, so the watches miss changes. Restart the operator."
 
@@ -85,8 +86,6 @@ class Watches:
         """kopf's, for it watches the namespaces that are in there."""
         self.left_out: dict[str, str] = {}
         """Namespaces that cannot be read now, and why."""
-        self._unwatched: dict[Kind, float] = {}
-        """Kinds of ours that the API server has and nobody watches, and since when by `clock`."""
         self._revision = 0
         """The highest resourceVersion of pools that was seen: of one kind, for kinds may be stored apart."""
         self._restored = False
@@ -138,19 +137,10 @@ class Watches:
     def problem(self) -> str | None:
         """Why the operator should be restarted; None while it is well.
 
-        kopf looks for a kind when its definition changes. One that was deleted and made again may not be listed yet
-        when it looks, and then nothing makes it look again. An API server whose etcd was restored from a backup answers
-        watches from a resourceVersion that it has not reached yet with nothing, for ten minutes at a time.
+        An API server whose etcd was restored from a backup answers watches from a resourceVersion that it has not
+        reached yet with nothing, for ten minutes at a time.
         """
-        if self._restored:
-            return RESTORED
-        now, unwatched = self._clock(), self._unwatched.keys() - self._watched
-        late = [kind for kind in unwatched if now - self._unwatched[kind] >= UNWATCHED]
-        return f"The API server has {late[0][2]}, and they are not watched." if late else None
-
-    @property
-    def _watched(self) -> set[Kind]:
-        return {(one.group, one.version, one.plural) for one in self.insights.watched_resources}
+        return RESTORED if self._restored else None
 
     def complete(self) -> bool:
         """Whether as many objects were shown as there were at the start."""
@@ -174,21 +164,25 @@ class Watches:
                     self._leave_out(namespace, error)
             except ClusterError:
                 pass  # the next time
-        if not self._namespaces:  # else a kind that goes ends kopf, and so the operator
-            await self._look_for_unwatched()
-        elif self.insights.ready_namespaces.is_set():
+        if self.insights.ready_resources.is_set() and not self._namespaces:  # else a kind that goes ends kopf
+            await self._watch_defined()
+        elif self.insights.ready_namespaces.is_set() and self._namespaces:
             await self._watch({*self._namespaces} - self.left_out.keys())
 
-    async def _look_for_unwatched(self) -> None:
-        for kind in OURS:
-            try:
-                missed = kind not in self._watched and await self._cluster.serves(kind)
-            except ClusterError:
-                continue
-            if missed:
-                self._unwatched.setdefault(kind, self._clock())
-            else:
-                self._unwatched.pop(kind, None)
+    async def _watch_defined(self) -> None:
+        """Watch kinds that the API server has and kopf does not watch.
+
+        kopf looks for a kind when its definition changes, and only then. One that was made again may not be served yet
+        when it looks, and a change while its watch of definitions is broken is none to it.
+        """
+        for kind in self._see:
+            one, watched = Resource(*kind, namespaced=True), self.insights.watched_resources
+            with contextlib.suppress(ClusterError):  # the next time
+                if kind[0] in DEFINED and one not in watched and await self._cluster.serves(kind):
+                    log.info("%s are watched from now on.", kind[2])
+                    async with self.insights.revised:
+                        watched.add(one)
+                        self.insights.revised.notify_all()
 
     def _leave_out(self, namespace: str, error: Forbidden) -> None:
         log.warning("Namespace %s is left out until it can be read; its pools are not scaled: %s", namespace, error)

@@ -33,7 +33,7 @@ class World:
         self.revisions = 0
         """What a list of pools has as its resourceVersion."""
         self.served = {POOLS}
-        """Kinds of ours that the API server has."""
+        """Kinds with definitions that the API server has."""
         self.forbidden: set[str] = set()
         """Namespaces in which nothing may be listed."""
         self.meanwhile: list[tuple[Raw, str]] = []
@@ -256,26 +256,14 @@ async def test_a_start_that_can_read_none_of_its_namespaces_ends() -> None:
         await world.start()
 
 
-async def test_a_kind_that_is_made_again_and_not_watched_fails_the_probe() -> None:
+@pytest.mark.parametrize("kind", [POOLS, SCALED_OBJECTS])
+async def test_a_kind_whose_definition_came_unseen_is_watched_within_a_minute(kind: Kind) -> None:
     world = World()
     await world.start()
-    watched = Resource(*POOLS, namespaced=True)
-    world.watches.insights.watched_resources.add(watched)
+    world.watches.insights.ready_resources.set()
+    world.served = {kind}
     await world.watches.forget_deleted()
-    assert world.watches.problem is None
-    world.watches.insights.watched_resources.clear()
-    world.served = set()  # deleted, which is nobody's fault
-    await world.watches.forget_deleted()
-    world.now += 60.0
-    assert world.watches.problem is None
-    world.served = {POOLS}
-    await world.watches.forget_deleted()
-    assert world.watches.problem is None  # kopf may be looking for it
-    world.now += 60.0
-    assert world.watches.problem == "The API server has servingpools, and they are not watched."
-    world.watches.insights.watched_resources.add(watched)
-    await world.watches.forget_deleted()
-    assert world.watches.problem is None
+    assert world.watches.insights.watched_resources == {Resource(*kind)}
 
 
 async def test_an_api_server_that_was_restored_from_a_backup_fails_the_probe() -> None:
