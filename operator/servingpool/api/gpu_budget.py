@@ -224,7 +224,7 @@ class BudgetStatus(StoredStatus):
     why: Sentence | None = None
     """What determines the budget now, for `kubectl get`: a condition's reason."""
     pools: Annotated[tuple[BudgetedPool, ...], Field(strict=False, max_length=1_000)] = ()
-    """Pools of the budget; of more than 1000, those with most firm GPUs."""
+    """Pools of the budget; of more than 100, those with firm GPUs, at most 1000."""
 
 
 class BudgetMetadata(Part):

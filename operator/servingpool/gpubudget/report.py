@@ -18,8 +18,9 @@ log = logging.getLogger(__name__)
 
 FIGURES_AFTER = 60.0
 """Seconds between two writes for nothing but figures of single pools."""
-MOST_POOLS = 1_000
-"""Pools in a status: a new leader reads there what each has firm. About 100 KB."""
+MOST_POOLS, FEW_POOLS = 1_000, 100
+"""Pools in a status, of about 100 bytes each: all with firm GPUs, for a new leader reads there what each has firm, and
+others up to so few in all. The metrics have each."""
 NO_FIELD = {str(field.alias): None for field in BudgetStatus.model_fields.values()}
 """Merge patch that removes every field."""
 
@@ -75,13 +76,13 @@ def build(shared: Shared, problems: str | None, before: BudgetStatus, now: float
     judged = [_counted(shared, problems), _exclusive(shared), *(() if held is None else [_sufficient(shared, held)])]
     known = [condition_of(*one, generation=budget.metadata.generation, at=now) for one in judged]
     worst = next((one for one in known if one.status is not one.type.good), known[-1])
-    by_pool = shared.by_pool()
     waiting = sum(
         max(0, shared.grants[claim.pool].share - shared.grants[claim.pool].most) * claim.gpus for claim in shared.claims
     )
-    priorities, firm = {one.key: one.priority for one in shared.members}, shared.firm
+    firm, by_pool, priorities = shared.firm, shared.by_pool(), {one.key: one.priority for one in shared.members}
     # Those with firm GPUs go first: else pools of high priority, which cost nothing, would push them out.
-    told = sorted(priorities, key=lambda key: (-firm[key], -priorities[key], key))[:MOST_POOLS]
+    most = min(MOST_POOLS, max(FEW_POOLS, len(+firm)))
+    told = sorted(priorities, key=lambda key: (-firm[key], -priorities[key], key))[:most]
     told.sort(key=lambda key: (-priorities[key], key))
     return BudgetStatus(
         observed_generation=budget.metadata.generation,

@@ -199,9 +199,11 @@ def share(
     _give_floors(deal, sharing, pairs)
     own = Counter[str]() if lending else _set_aside(deal, ranked)
     firm |= {claim.pool: min(claim.least, claim.ordered, before.get(claim.pool, 0) // claim.gpus) for claim in sharing}
-    _give_mins(deal, [claim for claim in ranked if firm.get(claim.pool)], pairs, own, firm)
     stands = {claim.pool: min(claim.least, claim.standing) for claim in sharing}
-    _give_mins(deal, [claim for claim in sharing if stands[claim.pool] > 0], pairs, own, stands)
+    nodes = stands | {claim.pool: claim.standing * claim.gpus for claim in fixed}
+    # Where less fits than was firm, for the budget was lowered, those that have a node come first.
+    for most in ({pool: min(each, nodes[pool]) for pool, each in firm.items()}, firm, stands):
+        _give_mins(deal, [claim for claim in ranked if most.get(claim.pool, 0) > 0], pairs, own, most)
     _keep_the_rest(deal, gpus, sharing, fixed)
     begun = _give_mins(deal, sharing, pairs, own, {claim.pool: claim.least for claim in sharing})
     deal.settle(gpus, ranked)
@@ -359,10 +361,9 @@ def _grant(
     claim: Claim, use: tuple[int, int], claims: Sequence[Claim], deal: _Deal, granted: Mapping[str, int]
 ) -> Grant:
     """`use`: GPUs that are held, and the budget."""
-    if claim.fixed:
-        return Grant(claim.ordered, claim.ordered)
-    if claim.gpus == 0:
-        return Grant(claim.wanted, claim.wanted)
+    if claim.fixed or claim.gpus == 0:
+        whole = claim.ordered if claim.fixed else claim.wanted
+        return Grant(whole, whole)
     due = deal.shares[claim.pool]
     most = due if due < claim.ordered else claim.ordered + granted[claim.pool]
     if claim.ordered > most:

@@ -266,10 +266,17 @@ def test_metrics_tell_what_each_pool_of_a_budget_holds_gets_and_wants() -> None:
     assert registry.get_sample_value(Metric.HEADROOM_GPUS, labels) == 0.0, "all are held"
 
 
-def test_pools_of_high_priority_push_none_with_firm_gpus_out_of_a_full_status(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "MOST_POOLS", 1)
-    world = two(gpus=16)
+def test_a_status_of_many_pools_has_all_firm_gpus_and_few_pools_besides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pools of high priority push none with firm GPUs out."""
+    monkeypatch.setattr(report, "FEW_POOLS", 1)
+    world = two(gpus=0)
     world.pool("low", priority=1, metrics={"backend": "other"}, targets=[{"name": "low", "min": 2, "max": 9}])
+    world.step(minutes=2)
+    assert [(one["name"], one["firm"]) for one in status(world)["pools"]] == [("high", 0)]
+    budget(world, 16, generation=2)
+    world.step(minutes=2)
+    assert [(one["name"], one["firm"]) for one in status(world)["pools"]] == [("high", GPUS), ("low", 2 * GPUS)]
+    monkeypatch.setattr(report, "MOST_POOLS", 1)
     world.step(minutes=2)
     assert [(one["name"], one["firm"]) for one in status(world)["pools"]] == [("low", 2 * GPUS)]
 

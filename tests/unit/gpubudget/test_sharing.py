@@ -46,10 +46,8 @@ def test_floors_come_before_priority_and_mins_before_need() -> None:
 
 
 def test_mins_that_do_not_fit_are_met_by_priority() -> None:
-    assert granted(4, claim("a", wanted=3, least=3, priority=1), claim("b", wanted=3, least=3, priority=5)) == {
-        "a": 1,
-        "b": 3,
-    }
+    found = granted(4, claim("a", wanted=3, least=3, priority=1), claim("b", wanted=3, least=3, priority=5))
+    assert found == {"a": 1, "b": 3}
 
 
 def test_a_floor_that_is_not_wanted_is_lent_and_comes_back_once_its_pod_is_gone() -> None:
@@ -59,7 +57,6 @@ def test_a_floor_that_is_not_wanted_is_lent_and_comes_back_once_its_pod_is_gone(
     assert granted(8, idle, greedy, lending=False)["other"] == 4
     back = share(8, [replace(idle, wanted=4, misses=need(4)), replace(greedy, ordered=7, held=7)], lending=True)
     assert (back["owner"].most, back["owner"].share) == (1, 4)
-    assert back["owner"].detail.endswith("waits for GPUs of other")
     assert back["owner"].detail == "8 of 8 GPUs are in use; waits for GPUs of other"
     assert back["other"].most == 4
     gone = share(8, [replace(idle, wanted=4, misses=need(4)), replace(greedy, ordered=4, held=4)], lending=True)
@@ -364,6 +361,13 @@ def test_what_a_paused_pool_has_firm_lies_within_the_floor_that_is_set_aside_for
     paused = claim("paused", ordered=2, floor=5, fixed=True, placed=0, priority=9)
     both = [paused, claim("a", wanted=2, ordered=2, least=2)]
     assert share(7, both, lending=False, before={"paused": 2, "a": 2})["a"].most == 2
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_of_what_is_firm_and_does_not_fit_any_more_those_that_have_a_node_keep_theirs(*, fixed: bool) -> None:
+    away = claim("away", wanted=2, ordered=2, least=2, placed=0, priority=9, fixed=fixed)
+    here = claim("here", wanted=2, ordered=2, least=2)
+    assert share(3, [away, here], lending=True, before={"away": 2, "here": 2})["here"].share == 2
 
 
 def test_a_pool_whose_need_is_unknown_gives_up_one_replica_at_a_time() -> None:
