@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any, ClassVar
@@ -17,6 +18,7 @@ from servingpool.adapters.cluster.client import Cluster
 from servingpool.adapters.cluster.kubeconfig import Login
 from servingpool.adapters.cluster.objects import FIELD_MANAGER, Key, Workload
 from servingpool.api.group import API_VERSION, BUDGET_PLURAL, PLURAL
+from servingpool.loop.reconciler import Tick
 from servingpool_lab.api_client import ApiClient, ApiError
 from servingpool_lab.control_plane import ControlPlane
 from servingpool_lab.processes import wait_until
@@ -36,6 +38,9 @@ class Stored(ManyPools):
     client: ClassVar[ApiClient]
     login: ClassVar[Login]
     begun = False
+
+    def turn(self) -> Tick:
+        return asyncio.run(self.loop.tick(self.now))  # a server takes its time
 
     def set_budget(self, **changes: Any) -> None:
         super().set_budget(**changes)

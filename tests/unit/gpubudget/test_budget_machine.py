@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import Counter, deque
+from itertools import accumulate
 
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
@@ -188,7 +188,7 @@ class Budgeted(RuleBasedStateMachine):
         used = world.used(idle=False)
         ordered = {name: world.ordered(name) for name in world.clients}
         since = len(world.writes.scales)
-        assert asyncio.run(world.loop.tick(world.now)).failed == 0
+        assert world.turn().failed == 0
         scales = world.writes.scales[since:]
         if any(after > before for _, before, after in scales):
             assert world.used(idle=False) <= max(used, world.gpus), "growth is within the budget"
@@ -204,7 +204,8 @@ class Budgeted(RuleBasedStateMachine):
                     f"{name} had {least} GPUs of its own and keeps {world.ordered(name)}"
                 )
         if world.leading:
-            self.check_sentences(held)
+            moved = ((after - before) * GPUS for _, before, after in scales)
+            self.check_sentences(held, min(accumulate(moved, initial=sum(held.values()))))
             self.check_room()
             self.check_zero()
 
@@ -241,12 +242,15 @@ class Budgeted(RuleBasedStateMachine):
     def whose(self, claim: Claim) -> str:
         return claim.pool.removeprefix("chat/").partition(" ")[0]
 
-    def check_sentences(self, held: dict[str, int]) -> None:
-        """`held`: GPUs of all pods when the budget was shared, by pool; under no name those whose pool has gone."""
+    def check_sentences(self, held: dict[str, int], least: int) -> None:
+        """`held`: GPUs of all pods before the tick, by pool; under no name those whose pool has gone.
+
+        `least`: the least that all held while it went on: pools that are new are decided once the others have ordered.
+        """
         world = self.world
         told = world.budgets.latest["h100"].held or 0
         known = not any(map(world.blind, world.clients))
-        assert not known or told >= min(sum(held.values()), world.used()), "nothing is counted as free that is not"
+        assert not known or told >= least, "nothing is counted as free that is not"
         due = Counter({claim.role: grant.share for claim, grant in self.claims() if claim.pair})
         assert len({share > 0 for share in due.values()}) < 2, "one role alone serves nothing"
         for claim, grant in self.claims():
