@@ -39,7 +39,7 @@ class Stored(ManyPools):
     login: ClassVar[Login]
     begun = False
 
-    def turn(self) -> Tick:
+    def ticked(self) -> Tick:
         return asyncio.run(self.loop.tick(self.now))  # a server takes its time
 
     def set_budget(self, **changes: Any) -> None:

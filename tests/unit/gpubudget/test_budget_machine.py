@@ -188,7 +188,7 @@ class Budgeted(RuleBasedStateMachine):
         used = world.used(idle=False)
         ordered = {name: world.ordered(name) for name in world.clients}
         since = len(world.writes.scales)
-        assert world.turn().failed == 0
+        assert world.ticked().failed == 0
         scales = world.writes.scales[since:]
         if any(after > before for _, before, after in scales):
             assert world.used(idle=False) <= max(used, world.gpus), "growth is within the budget"

@@ -489,10 +489,10 @@ class FakeCluster:
         done = Tick()
         for _ in range(round(minutes * 60 / TICK)):
             self.serve_on()
-            done = self.turn()
+            done = self.ticked()
         return done
 
-    def turn(self) -> Tick:
+    def ticked(self) -> Tick:
         """The loop's tick. A machine that is busy elsewhere takes none of its time."""
         return virtual_time.run(partial(self.loop.tick, self.now))
 
