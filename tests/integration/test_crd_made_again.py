@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,18 +25,10 @@ def plane(control_plane: ControlPlane, namespace: str) -> Iterator[ControlPlane]
     install(control_plane, namespace)
 
 
-def exists(plane: ControlPlane, path: str) -> bool:
+def taken(do: Callable[..., object], *given: object) -> bool:
+    """Whether the API server does it by now."""
     try:
-        plane.client.get(path)
-    except ApiError:
-        return False
-    return True
-
-
-def apply_pool(plane: ControlPlane, namespace: str) -> bool:
-    """Whether the API server takes one by now."""
-    try:
-        plane.apply(serving_pool(namespace, "chat"))
+        do(*given)
     except ApiError:
         return False
     return True
@@ -51,7 +43,7 @@ def test_pools_of_a_definition_that_is_made_again_are_served(
     path = f"/apis/servingpool.dev/v1alpha1/namespaces/{namespace}/servingpools/chat"
     with OperatorProcess(plane, tmp_path, settings, hurried=True).running() as operator:
         plane.client.delete(CRD)
-        wait_until(lambda: not exists(plane, CRD), PATIENCE, "the definition is gone")
+        wait_until(lambda: not taken(plane.client.get, CRD), PATIENCE, "the definition is gone")
         back = time.monotonic() + gone
 
         def revived() -> bool:
@@ -60,7 +52,7 @@ def test_pools_of_a_definition_that_is_made_again_are_served(
 
         wait_until(revived, PATIENCE, "it is gone for long")
         install(plane, namespace)
-        wait_until(lambda: apply_pool(plane, namespace), PATIENCE, "a pool is taken")
+        wait_until(lambda: taken(plane.apply, serving_pool(namespace, "chat")), PATIENCE, "a pool is taken")
 
         def served() -> bool:
             operator.revive()

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from servingpool.decision.engine import Rates, StepTime
-from servingpool.decision.learn.kinds import ColdStart
+from servingpool.decision.learn.kinds import MOST_STARTING, ColdStart, updated
 from servingpool.decision.learn.memory import PastLoads
 from servingpool.decision.observation import Replica, Unknown
-from servingpool.decision.pool import Slo
+from servingpool.decision.pool import Pool, Slo, Target
 
 SLO = Slo(time_to_first_token=2.0, time_per_output_token=0.1)
 
@@ -24,6 +24,13 @@ def test_a_replica_teaches_its_cold_start_once_and_only_if_it_was_seen_to_load()
     assert starts.seconds == (90.0,)
     assert starts.expected(otherwise=120.0) == 90.0
     assert ColdStart().expected(otherwise=120.0) == 120.0
+
+
+@pytest.mark.parametrize("targets", [1, 2, 8])
+def test_few_replicas_that_start_are_named_in_the_status_however_many_start(targets: int) -> None:
+    pool = Pool(SLO, 1, 9, targets=tuple(map(Target, map(str, range(targets)))))
+    starting = [Replica(str(number), age=9.0, target=str(number % targets)) for number in range(900)]
+    assert sum(len(kind.cold_start.loading) for kind in updated((), {}, (), starting, pool, 15.0)) == MOST_STARTING
 
 
 def test_the_highest_load_of_each_five_minutes_is_kept_for_two_hours() -> None:

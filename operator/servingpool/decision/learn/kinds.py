@@ -18,7 +18,7 @@ from servingpool.decision.params import Params
 from servingpool.decision.pool import Pool
 
 COLD_STARTS_KEPT, MOST_STARTING = 12, 64
-"""Starts that are remembered, and replicas that are followed while they start, at most."""
+"""Starts that are remembered of a target, and replicas that are followed while they start of all, at most."""
 UNSCHEDULABLE_AFTER = 300.0
 """Seconds that pods wait for a node before ordering more is pointless: nodes take 2 to 4 minutes."""
 OVERDUE = 2.0
@@ -39,7 +39,7 @@ class ColdStart:
         """Note the load time of each replica that was seen to load and is Ready now."""
         loads = (replica.load_time for replica in ready if replica.name in self.loading)
         times = tuple(one for one in loads if one is not None and 0.0 < one <= LONGEST_COLD_START)
-        loading = tuple(replica.name for replica in starting[:MOST_STARTING] if replica.ready_for is None)
+        loading = tuple(replica.name for replica in starting if replica.ready_for is None)
         if not times and loading == self.loading:
             return self
         return ColdStart((self.seconds + times)[-COLD_STARTS_KEPT:], loading)
@@ -170,7 +170,7 @@ def updated(
         saturation = kind.saturation.update(engine, limit=target.batch_limit, elapsed=elapsed, params=params)
         cold_start = kind.cold_start.update(
             tuple(one for one in ready if one.target == target.name),
-            tuple(one for one in starting if one.target == target.name),
+            tuple(one for one in starting if one.target == target.name)[: MOST_STARTING // len(pool.targets)],
         )
         found.append(replace(kind, fit=fit, saturation=saturation, cold_start=cold_start))
     return tuple(found)
