@@ -147,7 +147,7 @@ def _line(
         fleet=fleet,
         scrapes=watched,
         true_replicas=fmean(used),
-        replicas=tested.auto.replica_seconds / tested.scored_seconds,
+        replicas=tested.auto.replica_seconds / (tested.scored_until - tested.scored_from),
         true_attainment=fmean(one.attainment for one in truths),
         attainment=tested.auto.attainment or 0.0,
         spread=max(used) / min(used) - 1.0,

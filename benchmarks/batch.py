@@ -2,8 +2,7 @@
 
 A mix is a day of a pool: bursts of requests of sizes over two orders, each to be done in half an hour to eight, or by
 the end of a shift; cold starts of 60 to 480 s; a replica's tokens/s and the requests' lengths drift by a quarter; the
-source of the backlog is silent for minutes, and replicas are lost. Fleets are a fluid model. The operator's rule is the
-very function that a decision calls.
+source of the backlog is silent for minutes, and replicas are lost. Fleets are a fluid model, `servingpool backtest`'s.
 """
 
 from __future__ import annotations
@@ -16,51 +15,20 @@ from typing import NamedTuple
 import numpy as np
 
 from servingpool.decision.learn.ledger import Ledger
-from servingpool.decision.need.throughput import Standing, needed
-from servingpool.decision.observation import Reading, Unknown
-from servingpool.decision.params import DAY, DEFAULT, HOUR
+from servingpool.decision.observation import Unknown
+from servingpool.decision.params import DAY, HOUR
 from servingpool.decision.pool import Batch
+from servingpool_simulation import fluid
+from servingpool_simulation.fluid import Job, Mix, Rule, Seen, ours
 
-STEP = 30.0
-"""Seconds between two decisions."""
-HOLD = DEFAULT.scale_down_window
-"""Seconds for which the last replica stays without work."""
 REST = 3.0
 """Hours after the last deadline that are simulated: what is late is done then."""
-SILENT = Unknown("the source is silent")
 
 
-class Job(NamedTuple):
-    """A burst of requests."""
-
-    at: float
-    requests: float
-    length: float
-    """Length of its requests over the mean length."""
-    due: float
-
-
-class Mix(NamedTuple):
-    """A day of a pool. Seconds begin with the day."""
-
-    jobs: tuple[Job, ...]
-    batch: Batch
-    start: float
-    """Seconds of a cold start."""
-    cost: float
-    """Replica-seconds of a request of mean length at mean speed."""
-    speed: Callable[[float], float]
-    """Speed of a replica over its mean."""
-    silent: tuple[tuple[float, float], ...]
-    """When the source is silent."""
-    lost: tuple[float, ...]
-    """When a replica is lost, if one is Ready then."""
-    most: int = 0
-
-    def work(self, job: Job) -> float:
-        """Replica-seconds of a burst, at the mean speed between its coming and its deadline."""
-        speeds = [self.speed(at) for at in np.linspace(job.at, job.due, 9)]
-        return job.requests * job.length * self.cost / float(np.mean(speeds))
+def work(of: Mix, job: Job) -> float:
+    """Replica-seconds of a burst, at the mean speed between its coming and its deadline."""
+    speeds = [of.speed(at) for at in np.linspace(job.at, job.due, 9)]
+    return job.requests * job.length * of.cost / float(np.mean(speeds))
 
 
 def drift(draw: np.random.Generator) -> Callable[[float], float]:
@@ -94,45 +62,13 @@ def mix(seed: int) -> Mix:
 
 def bound(of: Mix) -> tuple[int, float]:
     """The least peak of replicas that know all in advance, and their GPU-hours: the work, and a start of each."""
-    peak, works = 0, [of.work(job) for job in of.jobs]
+    peak, works = 0, [work(of, job) for job in of.jobs]
     for first in of.jobs:
         for last in of.jobs:
             inside = sum(w for w, job in zip(works, of.jobs, strict=True) if job.at >= first.at and job.due <= last.due)
             if inside > 0.0:
                 peak = max(peak, math.ceil(inside / (last.due - max(first.at, of.start))))
     return peak, (sum(works) + peak * of.start) / HOUR
-
-
-class Seen(NamedTuple):
-    """What a rule is told at one time."""
-
-    now: float
-    backlog: Reading
-    served: float
-    """Requests since the last decision."""
-    cost: float | None
-    """Replica-seconds of a request, as the last minutes show it; None while nothing is served."""
-    ready: int
-    ages: tuple[float, ...]
-    """Seconds since each replica that loads was ordered."""
-
-
-Rule = Callable[[Seen], int]
-
-
-def ours(of: Mix) -> Rule:
-    """The operator's rule."""
-    ledger, start = Ledger(cost=of.cost), of.start + STEP
-
-    def decide(seen: Seen) -> int:
-        nonlocal ledger
-        ledger = ledger.update(seen.backlog, 0.0, seen.served, of.batch, seen.now).costing(seen.cost, STEP)
-        coming = ((max(0.0, start - age), 1.0) for age in seen.ages)
-        fleet = Standing(((0.0, seen.ready), *coming), of.most, start)
-        replicas = needed(ledger, 0.0, 0.0, fleet, HOLD, seen.now).replicas
-        return int(max(replicas, fleet.all) if isinstance(seen.backlog, Unknown) else replicas)
-
-    return decide
 
 
 class Stabilized:
@@ -196,53 +132,10 @@ class Result(NamedTuple):
 
 
 def play(of: Mix, rule: Rule, noise: int = 0) -> Result:
-    """The day under a rule."""
-    draw = np.random.default_rng(noise)
-    queue: list[list[float]] = []
-    ready, loading = 0, list[float]()
-    missed = set[int]()
-    hours = served_since = shown_requests = shown_work = 0.0
-    cost: float | None = None
-    jobs, lost, starts = list(enumerate(of.jobs)), list(of.lost), 0
-    end = max(job.due for job in of.jobs) + REST * HOUR
-    for tick in range(math.ceil(end / STEP)):
-        now = tick * STEP
-        while jobs and jobs[0][1].at <= now:
-            number, job = jobs.pop(0)
-            queue.append([job.requests, job.length * of.cost, job.due, number])
-        came = [at for at in loading if now - at >= of.start]
-        ready, loading = ready + len(came), [at for at in loading if now - at < of.start]
-        if lost and now >= lost[0]:
-            lost.pop(0)
-            if ready:
-                ready, loading, starts = ready - 1, [*loading, now], starts + 1
-        missed.update(int(one[3]) for one in queue if one[2] < now)
-        silent = any(begin <= now < until for begin, until in of.silent)
-        backlog = SILENT if silent else float(sum(one[0] for one in queue))
-        ages = tuple(now - at for at in loading)
-        wanted = min(of.most, max(0, rule(Seen(now, backlog, served_since, cost, ready, ages))))
-        loading = loading[: max(0, wanted - ready)]
-        ready = min(ready, wanted - len(loading))
-        more = max(0, wanted - ready - len(loading))
-        starts += more
-        loading += [now] * more
-        speed, room, served_since = of.speed(now), ready * STEP, 0.0
-        used = 0.0
-        while queue and room > 1e-9:
-            one = queue[0]
-            done = min(one[0], room * speed / one[1])
-            room, used = room - done * one[1] / speed, used + done * one[1] / speed
-            served_since += done
-            one[0] -= done
-            if one[0] <= 1e-6:
-                queue.pop(0)
-        keep = math.exp(-STEP / 600.0)
-        shown_requests, shown_work = shown_requests * keep + served_since, shown_work * keep + used
-        seen = float(np.exp(draw.normal(0.0, 0.03)))
-        cost = shown_work / shown_requests * seen if served_since > 0.0 else None
-        hours += (ready + len(loading)) * STEP / HOUR
-    missed.update(int(one[3]) for one in queue)
-    return Result(len(of.jobs) - len(missed), hours / bound(of)[1], starts)
+    """The day under a rule, and some hours more, in which what is late is done."""
+    course = fluid.play(of, rule, max(job.due for job in of.jobs) + REST * HOUR, noise)
+    hours = sum(course.ordered) * fluid.STEP / HOUR
+    return Result(len(of.jobs) - len(course.missed), hours / bound(of)[1], course.starts)
 
 
 THRESHOLDS = tuple(60.0 * 2.0**power for power in range(9))
@@ -260,7 +153,7 @@ def spread(ratios: Sequence[float]) -> tuple[float, float]:
 
 def rows(mixes: Sequence[Mix]) -> Iterator[tuple[str, Sequence[Result]]]:
     """The results of each rule, in all mixes."""
-    yield "this operator", [play(one, ours(one)) for one in mixes]
+    yield "this operator", [play(one, ours(one, one.cost)) for one in mixes]
     yield "llm-d's published law", [play(one, law(one)) for one in mixes]
     yield "always max", [play(one, always(one)) for one in mixes]
     thresholds = [[play(one, keda(one, threshold)) for one in mixes] for threshold in THRESHOLDS]

@@ -318,7 +318,7 @@ OTHERS = (
     *(
         Claim(
             "packages/backtest/servingpool_backtest/report.py",
-            f'{said}", ("{{}}%", "{{}}%"), ("{{}}", "{{}}"))',
+            f"{said}: GPU-hours {{}}% off ({{}}% at worst), attainment {{}} ({{}}) points",
             "backtest",
             errors(scrapes),
         )

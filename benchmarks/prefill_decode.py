@@ -17,12 +17,15 @@ from statistics import fmean
 
 from servingpool.decision.pool import Slo
 from servingpool.decision.roles import HANDOVER, decode_slo, prefill_slo
-from servingpool_simulation.disaggregated import PairResult, Side, decode_profile, prefills, simulate_pair
 from servingpool_simulation.families.large import conv_hours
 from servingpool_simulation.families.resampled import code_day
 from servingpool_simulation.hardware import EngineProfile, engine_profile
 from servingpool_simulation.policies import Ours, Policy, Static
 from servingpool_simulation.traces import Trace
+
+sys.path[:0] = [str(Path(__file__).parent / "control")]
+
+from disaggregated import PairResult, Side, decode_profile, prefills, simulate_pair  # noqa: E402
 
 PAGE = Path(__file__).parents[1] / "docs/benchmarks/prefill-decode.md"
 HOUR, TUESDAY = 3600.0, 2

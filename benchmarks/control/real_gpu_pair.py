@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import real_gpu
+from disaggregated import Transfer
 from real_gpu import RECORDS, TTFT, Latencies, Record, decode_together, known, load, ms, observed
 from tables import table
 
@@ -21,7 +22,6 @@ from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Unknown
 from servingpool.decision.pool import Pool, Slo
 from servingpool.decision.roles import Ratio, decode_slo, joined, prefill_slo
-from servingpool_simulation.disaggregated import Transfer
 
 RECORD = RECORDS / "h200-8b-pair.json.gz"
 TPOT = 0.04

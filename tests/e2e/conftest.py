@@ -197,12 +197,7 @@ def _keep(results: Results, name: str, said: Callable[[], str]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def prepared(
-    request: pytest.FixtureRequest,
-    cluster: Cluster,
-    load: LoadGenerator,
-    operator: OperatorRelease,
-) -> None:
+def prepared(request: pytest.FixtureRequest, cluster: Cluster, load: LoadGenerator, operator: OperatorRelease) -> None:
     """Every selected module's `prepare(cluster, load)`, so that what loads and what runs overlaps.
 
     A module that judges what another one sets up names it in `NEEDS`, so that it can be run alone. One that is `ALONE`

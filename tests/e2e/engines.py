@@ -69,11 +69,7 @@ def engine_manifests(engine: Engine) -> list[Manifest]:
     template = spec["template"]
     template["metadata"] = {
         "labels": engine.labels,
-        "annotations": {
-            "prometheus.io/scrape": "true",
-            "prometheus.io/port": str(PORT),
-            **dict(engine.annotations),
-        },
+        "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": str(PORT), **dict(engine.annotations)},
     }
     template["spec"]["tolerations"] = TOLERATIONS
     _emulate(engine, template["spec"]["containers"][0])

@@ -103,10 +103,7 @@ def run(cluster: Cluster, results: Results, scene: RealScene, tokenizer: Path) -
     known = sorted((record.answer(scene.ttft, scene.tpot) for record in records), key=lambda one: one.known_at)
     apart, claim = furthest(samples, known), false_claim(samples, known, scene.attainment - CLAIM_BELOW)
     results.add(
-        scenario="the pool's status",
-        attainment=judged,
-        points_apart_at_most_once_fresh=apart,
-        slo_met_wrongly_s=claim,
+        scenario="the pool's status", attainment=judged, points_apart_at_most_once_fresh=apart, slo_met_wrongly_s=claim
     )
     return Course(records, summary, samples, judged, apart, claim)
 

@@ -93,10 +93,7 @@ class Results:
     def table(self) -> str:
         """As Markdown, with the time that it took so far, and the verdict."""
         used = [key for key in COLUMNS if any(key in row for row in self._rows)]
-        lines = [
-            "| " + " | ".join([*(COLUMNS[key] for key in used), "further"]) + " |",
-            "|" + "---|" * (len(used) + 1),
-        ]
+        lines = ["| " + " | ".join([*(COLUMNS[key] for key in used), "further"]) + " |", "|" + "---|" * (len(used) + 1)]
         for row in self._rows:
             further = ", ".join(f"{_words(key)} {_shown(row[key])}" for key in row if key not in COLUMNS)
             lines.append("| " + " | ".join([*(_shown(row.get(key, "")) for key in used), further]) + " |")

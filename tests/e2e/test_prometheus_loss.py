@@ -34,11 +34,7 @@ def prepare(cluster: Cluster, load: LoadGenerator) -> None:
 
 
 def test_a_fleet_is_not_shrunk_blindly(
-    cluster: Cluster,
-    operator: OperatorRelease,
-    prometheus: PrometheusRelease,
-    steady: Steady,
-    results: Results,
+    cluster: Cluster, operator: OperatorRelease, prometheus: PrometheusRelease, steady: Steady, results: Results
 ) -> None:
     """It is made larger than its traffic asks for, so that the operator would shrink it if it dared."""
     operator.wait_up()

@@ -71,12 +71,7 @@ def half_evicted(stage: Stage) -> Iterator[None]:
 
 
 QUICK = [
-    Fault(
-        "SIGKILL between patch and status",
-        killed_amid_a_patch,
-        remembered,
-        amid=False,
-    ),
+    Fault("SIGKILL between patch and status", killed_amid_a_patch, remembered, amid=False),
     Fault(
         "half of the fleet evicted",
         half_evicted,
@@ -132,9 +127,7 @@ def restored(stage: Stage) -> Iterator[None]:
 
 LONG = [
     Fault(
-        "API server with an older resourceVersion",
-        restored,
-        lambda stage: stage.logged("The API server was restored"),
-    ),
+        "API server with an older resourceVersion", restored, lambda stage: stage.logged("The API server was restored")
+    )
 ]
 """That of `make faults` alone."""

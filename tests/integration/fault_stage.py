@@ -242,10 +242,7 @@ def staged(cluster: Cluster, prometheus: Prometheus, directory: Path) -> Iterato
     budget = {"apiVersion": "servingpool.dev/v1alpha1", "kind": "GPUBudget", "metadata": {"name": namespace}}
     chosen = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
     plane.apply({**budget, "spec": {"gpus": GPUS, **chosen}})
-    with (
-        Proxy(plane.url, trust=plane._tls) as api,
-        Clients(cluster) as clients,
-    ):
+    with Proxy(plane.url, trust=plane._tls) as api, Clients(cluster) as clients:
         settings = settings_on(prometheus.url, leaderElection=ELECTION)
         settings["backends"] = [{"name": "default", "url": prometheus.url, "staleness": "10s"}]
         operator = OperatorProcess(plane, directory, settings, kubeconfig=through(api, plane, directory))

@@ -50,10 +50,7 @@ EVERYWHERE = [
     ("namespaces", "", "list watch"),
     ("resourceclaimtemplates.resource.k8s.io", "", "get"),
 ]
-AT_HOME = [
-    ("leases.coordination.k8s.io", "", "create"),
-    ("leases.coordination.k8s.io", FULL_NAME, "get update"),
-]
+AT_HOME = [("leases.coordination.k8s.io", "", "create"), ("leases.coordination.k8s.io", FULL_NAME, "get update")]
 """In the namespace of its release too."""
 ROW = re.compile(r"(\S+) +\[\] +\[(.*)\] +\[(.*)\]")
 """Rows of URLs begin with a blank: what every account may read of the API itself."""

@@ -69,11 +69,7 @@ def case(control_plane: ControlPlane, binaries: dict[str, Path], namespace: str,
     emulator = SupervisedProcess("emulator", command, tmp_path / "emulator.log", ready=http_ready(f"{url}/healthz"))
     viewer = control_plane.viewer_kubeconfig("prometheus")
     prometheus = Prometheus(
-        tmp_path / "prometheus",
-        viewer,
-        f"127.0.0.1:{port}",
-        scrape_interval_seconds=1.0,
-        binary=binaries["prometheus"],
+        tmp_path / "prometheus", viewer, f"127.0.0.1:{port}", scrape_interval_seconds=1.0, binary=binaries["prometheus"]
     )
     try:
         emulator.start().wait_ready()

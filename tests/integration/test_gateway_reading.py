@@ -30,10 +30,7 @@ SHADOWED = ("litellm-1.105.7", "llm-d-epp-0.10.0", "sglang-router-0.3.2")
 COLLIDE = {"model": "x", "requested_model": "x", "target_model_name": "x", "streaming": "x", "user": "x", "route": "x"}
 CHANGING = {"epp-0": "llm-d-epp-0.10.0", "epp-1": "llm-d-epp-0.10.0-after"}
 """Pods of the tests that change a page, with the one that they have at first."""
-PICKERS = {
-    "alone": {"org/model": 10},
-    "shared": {"org/model": 10, "org/other": 3},
-}
+PICKERS = {"alone": {"org/model": 10}, "shared": {"org/model": 10, "org/other": 3}}
 """Endpoint pickers whose queue of 40 names no model, by pod: the requests that each sent on, by model."""
 FLOWS = {
     "idle": (("llm_d_epp_request_total",), {"org/model": [7170]}),

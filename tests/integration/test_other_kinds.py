@@ -158,10 +158,7 @@ def workloads(cluster: Cluster, prometheus: Prometheus) -> None:
 
 @pytest.fixture(scope="module")
 def begun(
-    cluster: Cluster,
-    operator: OperatorProcess,
-    workloads: None,
-    tmp_path_factory: pytest.TempPathFactory,
+    cluster: Cluster, operator: OperatorProcess, workloads: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Begun]:
     story = Story(cluster, operator, tmp_path_factory.mktemp("stories"))
     with side_by_side.begin(lambda: [story]) as begun:

@@ -67,10 +67,7 @@ def operators(
     cluster: Cluster, prometheus: Prometheus, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, OperatorProcess]]:
     settings = settings_on(
-        prometheus.url,
-        namespaces=[cluster.namespace],
-        leaderElection={"name": "sharing"},
-        shards={"enabled": True},
+        prometheus.url, namespaces=[cluster.namespace], leaderElection={"name": "sharing"}, shards={"enabled": True}
     )
     directory = tmp_path_factory.mktemp("sharing")
     both = {

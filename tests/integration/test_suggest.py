@@ -78,9 +78,7 @@ def test_what_it_prints_is_a_pool_that_the_api_server_takes(
     assert done.exit_code == 0, done.stderr
     found = yaml.safe_load(done.stdout)
     control_plane.client.request(
-        "POST",
-        f"/apis/servingpool.dev/v1alpha1/namespaces/{namespace}/servingpools?dryRun=All",
-        found,
+        "POST", f"/apis/servingpool.dev/v1alpha1/namespaces/{namespace}/servingpools?dryRun=All", found
     )
     spec = found["spec"]
     assert (spec["engine"], spec["model"], spec["mode"]) == ("sglang", "org/model", "Recommend")

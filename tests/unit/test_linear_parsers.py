@@ -35,7 +35,7 @@ def pool(**spec: Any) -> object:
 
 
 def query(text: str) -> None:
-    with contextlib.suppress(promql_value.Unreadable):
+    with contextlib.suppress(promql_value.Unreadable, RecursionError):
         promql_value.read(text, NAMES)
 
 

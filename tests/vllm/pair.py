@@ -102,10 +102,7 @@ def joined(python: Path, directory: Path) -> Iterator[Pair]:
 
 def _engine(python: Path, directory: Path, role: str, model: Path) -> Vllm:
     transfer = {"kv_connector": "NixlConnector", "kv_role": KV_ROLES[role], "kv_buffer_device": "cpu"}
-    side_channel = {
-        "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
-        "VLLM_NIXL_SIDE_CHANNEL_PORT": str(free_ports(1)[0]),
-    }
+    side_channel = {"VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1", "VLLM_NIXL_SIDE_CHANNEL_PORT": str(free_ports(1)[0])}
     # The same path for both: NIXL refuses an engine of another model, and tells models apart by it.
     options = ("--model", str(model), "--kv-transfer-config", json.dumps(transfer))
     # Neither turns a request away, however slow this machine is.

@@ -49,10 +49,10 @@ class FinishBy(Part):
     days: Days = WEEK
     """Days with a deadline: Mon, Tue, Wed, Thu, Fri, Sat, Sun. Default: every day."""
 
-    def deadlines(self, now: float) -> tuple[float, ...]:
-        """Deadlines of some days before and after `now`, in Unix seconds."""
+    def deadlines(self, begin: float, end: float) -> tuple[float, ...]:
+        """Deadlines from some days before `begin` to as long after `end`, in Unix seconds."""
         own = Schedule(name="deadline", time_zone=self.time_zone, days=self.days, start=self.time, min=1)
-        return tuple(one.begin for one in occurrences([own], now - AHEAD, now + AHEAD))
+        return tuple(one.begin for one in occurrences([own], begin - AHEAD, end + AHEAD))
 
 
 class Batch(Part):

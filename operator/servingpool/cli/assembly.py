@@ -166,13 +166,7 @@ def operate(config: OperatorConfig, kubeconfig: str | None) -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
     assembly = _Assembly(config, kubeconfig)
     registry = kopf.OperatorRegistry()
-    live(
-        registry,
-        scoped=bool(config.namespaces),
-        start=assembly.start,
-        stop=assembly.stop,
-        login=assembly.login,
-    )
+    live(registry, scoped=bool(config.namespaces), start=assembly.start, stop=assembly.stop, login=assembly.login)
     assembly.watches.register(registry)
     try:
         kopf.run(

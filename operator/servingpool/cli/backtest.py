@@ -57,8 +57,7 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
         typer.Option("--from", help="A file that `servingpool record` wrote. Repeatable.", dir_okay=False),
     ] = None,
     pool: Annotated[
-        Path | None,
-        typer.Option(help="A ServingPool manifest for bounds, schedules, SLO, behavior and cost."),
+        Path | None, typer.Option(help="A ServingPool manifest for bounds, schedules, SLO or batch, behavior and cost.")
     ] = None,
     ttft: Annotated[str, typer.Option(help="Bound on time to first token, 1ms to 10m, or none.")] = "none",
     tpot: Annotated[str, typer.Option(help="Bound on time per output token, 1ms to 10s, or none.")] = "none",
@@ -106,6 +105,13 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
 
     Example: `servingpool backtest --from llama.rec --pool pool.yaml -o json`
 
+    Of a pool with `batch` it replays the queue: what came by the backlog's history, and what replicas took. Replicas
+    are as fast as those of the history were while work waited. The rule of the autoscaler is not replayed, and no page
+    is written. JSON: format, target, unit, due, doubts, unknowns, was and auto (in_time, gpu_hours, most_replicas,
+    cold_starts), series (time, waits, was, auto).
+
+    Example: `servingpool backtest deployment/llama-70b -n chat --pool nightly.yaml`
+
     With several pools it replays as many at once as there are CPUs, and writes a summary and a page for each pool. With
     --as-job it prints a Job that does this in the cluster, with a share of the pools in each index.
 
@@ -116,8 +122,8 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
     There is no verdict, and a band in place of each figure, on a history under 2 hours or with gaps over 10%, and where
     the replay of the fleet that stood is more than 3 points off what was observed.
 
-    Exit codes: 0 the SLO was held, 1 the history cannot be used, 2 wrong usage, 3 the SLO was missed, 4 the cluster
-    did not answer, 5 the history is too little for a verdict.
+    Exit codes: 0 the SLO or all deadlines were held, 1 the history cannot be used, 2 wrong usage, 3 they were missed, 4
+    the cluster did not answer, 5 the history is too little for a verdict.
     """
     if sum(map(bool, (targets, every, source, collect))) != 1:
         wrong("Give KIND/NAME, -A, --from FILE or --collect FILE, one of the four")
@@ -147,7 +153,8 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
         mine = sorted(keys)[int(os.environ.get(INDEX, "0")) :: shards] if shards else keys
         if len(mine) == 1 and alone:
             file = record.file_of(mine[0], with_namespace=False)
-            if code := record.run(Target(*mine[0]), record.Order(file, seconds, record.STEP), where):
+            order = record.Order(file, seconds, record.STEP, backlog=backtesting.backlog_query(pool))
+            if code := record.run(Target(*mine[0]), order, where):
                 raise typer.Exit(code)
             files = {file: ""}
         else:

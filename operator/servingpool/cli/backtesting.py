@@ -15,14 +15,16 @@ import orjson
 import typer
 from pydantic import TypeAdapter
 
+from servingpool.api.serving_pool import ServingPool
 from servingpool.api.yaml_text import NotYaml, read_yaml
 from servingpool.cli.demo import bound, command_line, duration, write
-from servingpool.cli.output import echo, echo_json, terminal
+from servingpool.cli.output import echo, echo_json, table, terminal
 from servingpool.cli.record import read
 from servingpool.decision.pool import Pool, Slo
 from servingpool.reconcile.plan.pool_plan import core_pool
 from servingpool.recording.format import Header, RecordingError
 from servingpool_backtest.autoscaler_rule import Rule
+from servingpool_backtest.backlog import Backlogged, backlogged
 from servingpool_backtest.report import Shown, page, sentence, shown
 from servingpool_backtest.result import FORMAT, Question
 from servingpool_backtest.run import backtest
@@ -76,10 +78,7 @@ class Asked:
 
     @staticmethod
     def _of_manifest(header: Header, manifest: Path, starts: float | None, rule: Rule | None) -> Question:
-        try:
-            read = read_pool(manifest)
-        except InputError as error:
-            raise typer.BadParameter(str(error), param_hint="--pool") from error
+        read = _manifest(manifest)
         core, behavior = core_pool(read, in_charge=True, during=(header.begin, header.end)), read.spec.behavior
         if core.slo.at_gateway:
             raise typer.BadParameter(
@@ -100,6 +99,20 @@ class Asked:
         if not isinstance(raw, dict) or raw.get("kind") not in {"HorizontalPodAutoscaler", "ScaledObject"}:
             raise typer.BadParameter("must hold one HorizontalPodAutoscaler or ScaledObject", param_hint="--autoscaler")
         return _checked(raw, header.engine, "--autoscaler")
+
+
+def _manifest(path: Path) -> ServingPool:
+    """Raises typer.BadParameter."""
+    try:
+        return read_pool(path, deadlines=True)
+    except InputError as error:
+        raise typer.BadParameter(str(error), param_hint="--pool") from error
+
+
+def backlog_query(pool: Path | None) -> str | None:
+    """Query for what waits, of a manifest with deadlines; None of any other."""
+    batch = None if pool is None else _manifest(pool).spec.batch
+    return None if batch is None else batch.backlog.query
 
 
 def _checked(raw: Mapping[str, Any], engine: str, option: str) -> Rule:
@@ -132,8 +145,11 @@ def single(source: Path, asked: Asked, report: Path, *, figures: bool) -> int:
     """Write a history into a page. Returns the exit code."""
     try:
         header, chunks = read(source)
+        question = asked.question(header)
+        if question.pool.batch is not None:
+            return _queue(backlogged(header, chunks, question, question.pool.batch), figures=figures)
         with terminal(stderr=True).status("starting") as line:
-            found = backtest(header, chunks, asked.question(header), line.update)
+            found = backtest(header, chunks, question, line.update)
     except RecordingError as error:
         echo(f"{source} {error}", err=True)
         return NOT_USABLE
@@ -145,11 +161,24 @@ def single(source: Path, asked: Asked, report: Path, *, figures: bool) -> int:
     return NO_VERDICT if found.doubts else 0 if found.held else MISSED
 
 
+def _queue(found: Backlogged, *, figures: bool) -> int:
+    """Print what becomes of a queue. Returns the exit code."""
+    if figures:
+        echo_json(orjson.dumps({"format": FORMAT, **asdict(found)}))
+    else:
+        echo(f"{found.sentence()}.\n")
+        table(found.rows())
+        echo("\n".join(("", *found.unknowns)))
+    return NO_VERDICT if found.doubts else 0 if found.auto["in_time"] >= 1.0 else MISSED
+
+
 def several(files: Mapping[Path, str], asked: Asked, report: Path, *, form: str, jobs: int) -> int:
     """A page each and a summary, by so many processes at once; as `json` or `lines` on stdout too. The exit code.
 
     `files`: by recording why there is none, empty where there is one.
     """
+    if backlog_query(asked.pool) is not None:
+        raise typer.BadParameter("a pool with batch is backtested alone: give one recording", param_hint="--pool")
     done = []
     with ProcessPoolExecutor(max(1, min(jobs, len(files)))) as pool:
         work = [pool.submit(_one, file, failed, asked, command_line()) for file, failed in files.items()]

@@ -45,8 +45,7 @@ from servingpool.reconcile.config import OperatorConfig
 @asks
 def check(
     target: Annotated[
-        str | None,
-        typer.Argument(metavar="KIND/NAME", help="A workload whose engines to look at, pool or not."),
+        str | None, typer.Argument(metavar="KIND/NAME", help="A workload whose engines to look at, pool or not.")
     ] = None,
     *,
     options: Options,
@@ -55,8 +54,7 @@ def check(
         str | None, typer.Option(help="Read the pods as this engine. Default: as their metrics tell.")
     ] = None,
     gateway: Annotated[
-        str | None,
-        typer.Option(metavar="NAME[/WORKLOAD]", help="Look at this gateway too. Default: the backend's."),
+        str | None, typer.Option(metavar="NAME[/WORKLOAD]", help="Look at this gateway too. Default: the backend's.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="What spec.model would be. Default: as the metrics tell.")] = None,
     backlog: Annotated[str | None, typer.Option(metavar="QUERY", help="Ask a query of spec.batch.backlog too.")] = None,

@@ -16,6 +16,7 @@ from servingpool.cli.output import echo, table
 from servingpool.cli.own_record import ENDED, SINCE, Asked, Match, Source, no_record
 from servingpool.cli.source import Options, asks
 from servingpool.cli.usage import span
+from servingpool.decision.params import HOUR
 from servingpool.recording.verdict import History, band
 
 STEP, MOST_STEPS = 15.0, 40_000
@@ -111,19 +112,9 @@ def _amounts(name: str, stood: float | None, wanted: float | None) -> tuple[str,
     return name, f"{stood:,.1f}", f"{wanted:,.1f}", f"{wanted - stood:+,.1f}{share}"
 
 
-ASKED = (
-    Metric.REQUESTED_REPLICAS,
-    Metric.DESIRED_REPLICAS,
-    Metric.NEEDED_REPLICAS,
-    Metric.GPUS,
-    Metric.REPLICA_COST,
-    Metric.ARRIVAL_RATE,
-    Metric.RECENT_ATTAINMENT,
-    Metric.EXPECTED_MISSES,
-    Metric.TARGET_DESIRED,
-    Metric.CONDITION,
-)
-HOUR = 3600.0
+FLEETS = Metric.REQUESTED_REPLICAS, Metric.DESIRED_REPLICAS, Metric.NEEDED_REPLICAS, Metric.TARGET_DESIRED
+SERVED = Metric.ARRIVAL_RATE, Metric.RECENT_ATTAINMENT, Metric.EXPECTED_MISSES, Metric.CONDITION
+ASKED = (*FLEETS, *SERVED, Metric.GPUS, Metric.REPLICA_COST)
 TELLING = 200.0
 """Requests from which on what was expected is held against what was observed."""
 

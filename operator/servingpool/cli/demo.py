@@ -34,8 +34,7 @@ def demo(  # noqa: PLR0913, a command line's options are its parameters
         float, typer.Option(help="Percent of requests that must meet every bound, 50 to 99.9.")
     ] = 95.0,
     history: Annotated[
-        str,
-        typer.Option(help="History of such traffic in Prometheus before the start, 0s to 6h; 0s is a new pool."),
+        str, typer.Option(help="History of such traffic in Prometheus before the start, 0s to 6h; 0s is a new pool.")
     ] = "2h",
     max_replicas: Annotated[int, typer.Option(min=1, max=64, help="Highest replica count of every policy.")] = 16,
     price: Annotated[float | None, typer.Option(min=0, help="Dollars per GPU-hour; adds the cost of each run.")] = None,

@@ -67,6 +67,7 @@ def record(  # noqa: PLR0913, a command line's options are its parameters
         int, typer.Option(min=10_000, max=2_000_000, help="Samples in the answer of one query, at most.")
     ] = 200_000,
     pause: Annotated[float, typer.Option(min=0, max=60, help="Seconds after each query, at least.")] = 0.2,
+    backlog: Annotated[str | None, typer.Option(metavar="QUERY", help="Record spec.batch.backlog.query too.")] = None,
 ) -> None:
     """Record a workload's metrics and replicas from Prometheus into one file.
 
@@ -83,7 +84,7 @@ def record(  # noqa: PLR0913, a command line's options are its parameters
     (kind, name), seconds = workload(target), span("--since", since, HISTORY)
     blind = engine is not None and model is not None
     within = namespace_of(namespace, options.kubeconfig, options.context, asks=not blind)
-    order = Order(file, seconds, float(step), Pace(max_samples, pause))
+    order = Order(file, seconds, float(step), Pace(max_samples, pause), backlog)
     raise typer.Exit(run(Target(within, kind, name, engine, model), order, options.found()))
 
 
@@ -104,6 +105,8 @@ class Order:
     """How far back."""
     step: float
     pace: Pace = field(default_factory=Pace)
+    backlog: str | None = None
+    """Query for what waits in a broker; None for none."""
 
 
 def run(target: Target, order: Order, where: Where) -> int:
@@ -253,6 +256,7 @@ async def _header(target: Target, order: Order, where: Where, prometheus: Promet
         starts=around.starts if around is not None else (),
         bounds=None if scaler is None else bounds_of(scaler),
         autoscaler=None if scaler is None else kept(scaler),
+        backlog=order.backlog,
     )
 
 

@@ -19,6 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from servingpool.decision.observation import Histogram, ReplicaMetrics
 
 Floats = NDArray[np.float64]
+Points = Iterable[tuple[float, float]]
+"""Unix seconds, and a number."""
 
 FORMAT = 1
 """Version of the file's format; rises when a key changes its meaning."""
@@ -60,6 +62,8 @@ class Header(BaseModel):
     """min and max replicas of the autoscaler in force."""
     autoscaler: dict[str, Any] | None = None
     """The autoscaler itself, kind, name and spec, to be replayed."""
+    backlog: str | None = None
+    """Query for what waits in a broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,21 +99,20 @@ class Chunk:
     scrapes: tuple[Scrapes, ...]
     requested: tuple[tuple[float, float], ...] = ()
     """(Unix seconds, spec.replicas) where kube-state-metrics tells."""
+    backlog: tuple[tuple[float, float], ...] = ()
+    """(Unix seconds, what waits in a broker) where its query has an answer."""
 
     @classmethod
     def of(
-        cls,
-        begin: float,
-        end: float,
-        samples: Iterable[ReplicaMetrics],
-        requested: Iterable[tuple[float, float]] = (),
+        cls, begin: float, end: float, samples: Iterable[ReplicaMetrics], requested: Points = (), backlog: Points = ()
     ) -> Self:
         """The chunk of samples as read at each step, oldest first; a sample that was read twice counts once."""
         rows: dict[tuple[Any, ...], dict[float, ReplicaMetrics]] = {}
         for sample in samples:
             shape = tuple(_bounds(getattr(sample, name)) for name in HISTOGRAMS)
             rows.setdefault((sample.replica, *shape), {})[sample.scraped_at] = sample
-        return cls(begin, end, tuple(_columns(list(each.values())) for each in rows.values()), tuple(requested))
+        scrapes = tuple(_columns(list(each.values())) for each in rows.values())
+        return cls(begin, end, scrapes, tuple(requested), tuple(backlog))
 
 
 @dataclass(slots=True)
@@ -171,7 +174,8 @@ def decode(document: Any) -> Chunk:
         return Chunk(
             begin=float(document["begin"]),
             end=float(document["end"]),
-            requested=tuple((float(at), float(count)) for at, count in document["requested"]),
+            requested=_points(document["requested"]),
+            backlog=_points(document.get("backlog", ())),
             scrapes=tuple(map(_scrapes, document["scrapes"])),
         )
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
@@ -195,6 +199,10 @@ def _scrapes(raw: Mapping[str, Any]) -> Scrapes:
             for name, one in raw["histograms"].items()
         },
     )
+
+
+def _points(raw: Iterable[Any]) -> tuple[tuple[float, float], ...]:
+    return tuple((float(at), float(count)) for at, count in raw)
 
 
 def _array(values: Sequence[Any]) -> Floats:

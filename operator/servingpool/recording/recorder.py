@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from servingpool.adapters.cluster.kinds import Sort
 from servingpool.adapters.cluster.names import pods_of, pods_of_any
+from servingpool.adapters.prometheus.promql import requested_replicas
 from servingpool.adapters.prometheus.samples import PodSamples, ReadRequest, sample_of
 from servingpool.decision.observation import Unknown
 from servingpool.recording.format import Chunk, Header, RecordingError
@@ -44,10 +44,8 @@ class Source(Protocol):
     ) -> Sequence[tuple[float, PodSamples]] | Unknown:
         """Samples as they were."""
 
-    async def requested(
-        self, namespace: str, name: str, sort: Sort, *, start: float, end: float, step: float
-    ) -> Sequence[tuple[float, float]] | Unknown:
-        """spec.replicas of a workload as it was; empty where no metric tells."""
+    async def line(self, query: str, times: tuple[float, float, float]) -> Sequence[tuple[float, float]] | Unknown:
+        """One series as it was, from, to and by a step; empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ async def record(
 ) -> AsyncIterator[Chunk]:
     """The chunks from `since` (Unix seconds) to the header's end, in order. Raises RecordingError."""
     own = re.compile(pods_of(header.target, header.sort)).fullmatch
-    bounds = frozenset(LADDER)
+    bounds, replicas = frozenset(LADDER), requested_replicas(header.namespace, header.target, header.sort)
     request = ReadRequest(
         engine=header.engine, ttft_bounds=bounds, tpot_bounds=bounds, pods=pods_of_any([(header.target, header.sort)])
     )
@@ -88,7 +86,10 @@ async def record(
             namespaces=[header.namespace],
             most_samples=10 * pace.samples,
         )
-        requested = await source.requested(header.namespace, header.target, header.sort, start=at, end=end, step=60.0)
+        requested, waits = [
+            () if query is None or isinstance(line := await source.line(query, (at, end, step)), Unknown) else line
+            for query, step in ((replicas, 60.0), (header.backlog, header.step))
+        ]
         took = clock() - began
         if isinstance(found, Unknown):
             failed += 1
@@ -105,7 +106,7 @@ async def record(
             if namespace == header.namespace and own(pod) and (sample := sample_of(models, header.model)) is not None
         ]
         pods = len({one.replica for one in samples})
-        yield Chunk.of(at, end, samples, () if isinstance(requested, Unknown) else requested)
+        yield Chunk.of(at, end, samples, requested, waits)
         at = end
         length = min(LONGEST, max(SHORTEST, pace.samples / (SERIES_PER_POD * max(1, pods)) * header.step))
         if at < header.end:

@@ -116,9 +116,8 @@ def past(chunk: Chunk, step: float) -> Past:
     queued = np.concatenate([overloaded(one) for one in chunk.scrapes])
     times = np.concatenate([one.at for one in chunk.scrapes])
     apart = max(step, STALE)  # in between, a scrape may be of the time before
-    looks = len(np.unique((chunk.end - times) // apart))
     seconds = float(times.max() - times.min())
-    missing = max(0.0, seconds - apart * looks)
+    missing = max(0.0, seconds - apart * len(np.unique((chunk.end - times) // apart)))
     return Past(attained([chunk]), float(queued.mean()), tuple(History(seconds, missing).doubts()))
 
 

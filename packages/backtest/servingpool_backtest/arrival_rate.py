@@ -44,16 +44,16 @@ class Rate:
         size = int(max(end, float(intervals.end.max())) - origin) + 2
         edges = origin + np.arange(size + 1, dtype=np.float64)
         first, last = ((each - origin).astype(np.int64) for each in (intervals.begin, intervals.end))
-        covered = _around(first, last, np.ones(len(first)), size)
+        covered = around(first, last, np.ones(len(first)), size)
         share = 1.0 / np.maximum(1.0, covered)
         rate = np.full(size, max(LEAST, came.sum() / size))
         for _ in range(ROUNDS):
             low, high = np.interp([intervals.begin, intervals.end], edges, _summed(rate * share))
-            rate = np.maximum(LEAST, rate * share * _around(first, last, came / np.maximum(LEAST, high - low), size))
+            rate = np.maximum(LEAST, rate * share * around(first, last, came / np.maximum(LEAST, high - low), size))
         half = 0.5 * intervals.scrape_interval
         lives = [(max(0.0, since - half - origin), until + half - origin) for _, since, until in intervals.pods]
         births, ends = np.minimum(np.array(lives).astype(np.int64), size - 1).T
-        standing = _around(births, ends, np.ones(len(births)), size)
+        standing = around(births, ends, np.ones(len(births)), size)
         unseen = rate * share * np.where(covered > 0, np.maximum(0.0, standing - covered), 0.0)
         return cls(edges, _summed(rate), _summed(unseen))
 
@@ -68,7 +68,7 @@ class Rate:
         return np.asarray(np.interp(total * random.random(round(total)), self.lost, self.edges))
 
 
-def _around(first: Ints, last: Ints, weight: Floats, size: int) -> Floats:
+def around(first: Ints, last: Ints, weight: Floats, size: int) -> Floats:
     """Of each second the sum of the weights of the stretches around it."""
     steps = np.bincount(first, weight, size) - np.bincount(last, weight, size)
     return np.asarray(np.cumsum(steps), dtype=np.float64)

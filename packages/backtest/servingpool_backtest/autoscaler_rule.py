@@ -11,7 +11,7 @@ from servingpool.adapters.cluster.autoscaling import bounds_of
 from servingpool.adapters.prometheus.engines import shipped
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.pool import Pool
-from servingpool_backtest.promql_nodes import Node, Value, gauge, rate
+from servingpool_backtest.promql_nodes import TOGETHER, Node, Value, gauge, rate, together
 from servingpool_backtest.promql_value import GAUGES, Names, Unreadable, read
 from servingpool_simulation.baselines.behavior import DOWN, UP, Behavior, Configured, Limit, Select, Unset
 from servingpool_simulation.baselines.hpa import Hpa, Metric, Wish
@@ -220,7 +220,7 @@ def _measured(raw: Mapping[str, Any], names: Names) -> Queried:
         return Queried(name, each, _amount(target["averageValue"]), "Pods")
     form = str(target["type"])
     value = _amount(target["averageValue" if form == "AverageValue" else "value"])
-    return Queried(f"the sum of {name}", _sum(each), value, form)
+    return Queried(f"the sum of {name}", together(TOGETHER["sum"], each), value, form)
 
 
 def _triggered(given: tuple[Mapping[str, Any], Mapping[str, Any]], names: Names) -> Queried:
@@ -241,11 +241,3 @@ def _amount(given: object) -> float:
     text = str(given)
     number = text.rstrip("mkMGTKi")
     return float(number) * MULTIPLES[text[len(number) :]]
-
-
-def _sum(each: Node) -> Node:
-    def value(observation: Observation, now: float) -> float | None:
-        found = each(observation, now)
-        return math.fsum(found.values()) if isinstance(found, dict) and found else None
-
-    return value

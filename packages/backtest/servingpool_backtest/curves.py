@@ -36,7 +36,6 @@ class Latencies:
     """By bin."""
 
     requests: Numbers
-    late: Numbers
     ttft: Seconds
     """Mean, as the next."""
     tpot: Seconds
@@ -90,7 +89,7 @@ class Curves:
 
     def __post_init__(self) -> None:
         shown = (self.observed, self.replayed)
-        columns = [self.serving, *(each for one in shown for each in (one.requests, one.late, one.ttft, one.tpot))]
+        columns = [self.serving, *(each for one in shown for each in (one.requests, one.ttft, one.tpot))]
         if any(len(each) != len(self.at) for each in columns):
             raise ValueError("curves must have as many points as there are bins")
         if not 0 < self.scored_until - self.scored_from <= LONGEST:
@@ -107,10 +106,8 @@ class Curves:
             at=tuple(map(float, observed.at)),
             width=observed.width,
             serving=_short(observed.serving),
-            observed=Latencies(
-                _short(observed.requests), _short(observed.late), _known(observed.ttft), _known(observed.tpot)
-            ),
-            replayed=Latencies(_short(bins.requests), _short(bins.late), _known(bins.ttft), _known(bins.tpot)),
+            observed=Latencies(_short(observed.requests), _known(observed.ttft), _known(observed.tpot)),
+            replayed=Latencies(_short(bins.requests), _known(bins.ttft), _known(bins.tpot)),
             auto=Steps.of(found.auto.at, found.auto.requested, found.auto.ready),
             rule=None if found.rule is None else Steps.of(found.rule.at, found.rule.requested, found.rule.ready),
         )

@@ -6,20 +6,19 @@ from datetime import UTC, datetime
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from servingpool.decision.params import HOUR
 from servingpool.recording.format import Floats
 from servingpool_backtest.curves import Curves, Seconds
 from servingpool_simulation.report.drawing import Label, stacked, style, svg
-from servingpool_simulation.report.figures import latency, target
+from servingpool_simulation.report.figures import latency
 from servingpool_simulation.report.palette import AREA, BLUE, GREEN, INK, MUTED, ORANGE
-
-HOUR = 3600.0
 
 
 def course(found: Curves) -> str:
-    """SVG: load, replicas, TTFT, TPOT, attainment, one above the other."""
-    panels = (_load, _replicas, _ttft, _tpot, _attainment)
+    """SVG: load, replicas, TTFT, TPOT, one above the other."""
+    panels = (_load, _replicas, _ttft, _tpot)
     began = datetime.fromtimestamp(found.scored_from, UTC)
     wide, below = (found.scored_until - found.scored_from) / HOUR, f"hours since {began:%Y-%m-%d %H:%M} UTC"
     with style():
@@ -86,25 +85,4 @@ def _latency(axes: Axes, found: Curves, observed: Seconds, auto: Seconds, bound:
         labels.append(Label(bound, f"SLO: {latency(bound)}", INK))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: latency(value)))
     axes.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
-    return labels
-
-
-def _attainment(axes: Axes, found: Curves) -> list[Label]:
-    goal, labels, lowest = found.slo.attainment, [], found.slo.attainment
-    scored = np.array(found.at) >= found.scored_from
-    for shown, text, color in ((found.observed, "observed", ORANGE), (found.replayed, "Auto", BLUE)):
-        requests, late = np.array(shown.requests), np.array(shown.late)
-        so_far = np.cumsum(requests * scored)
-        share = np.where(so_far > 0, 1.0 - np.cumsum(late * scored) / np.maximum(so_far, 1.0), np.nan)
-        axes.plot(_hours(found), share, color=color, linewidth=1.6)
-        seen = share[~np.isnan(share)]
-        if len(seen):
-            labels.append(Label(float(seen[-1]), text, color, bold=color == BLUE))
-            lowest = min(lowest, float(seen[-1]))
-    axes.axhline(goal, color=INK, linewidth=1.0)
-    labels.append(Label(goal, f"SLO: {target(found.slo)}", INK))
-    axes.set_ylim(max(0.0, lowest - 0.35 * (1.02 - lowest)), 1.0 + 0.03 * (1.02 - lowest))
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axes.set_title("Attainment so far: share of requests within every bound")
-    axes.set_ylabel("attainment")
     return labels

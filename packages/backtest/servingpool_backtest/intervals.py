@@ -56,6 +56,8 @@ class Intervals:
     ttft_from_admission: bool
     requested: tuple[tuple[float, float], ...]
     """(Unix seconds, spec.replicas), where known."""
+    backlog: tuple[tuple[float, float], ...]
+    """(Unix seconds, what waits in a broker), where known."""
 
     @property
     def seconds(self) -> Floats:
@@ -80,6 +82,7 @@ class Gathering:
     slo: Slo
     _rows: defaultdict[str, list[tuple[Floats, Floats]]] = field(default_factory=lambda: defaultdict(list))
     _requested: list[tuple[float, float]] = field(default_factory=list)
+    _backlog: list[tuple[float, float]] = field(default_factory=list)
     _brackets: dict[str, Bracket] = field(default_factory=dict)
     _from_admission: bool = False
     _scrapes: int = 0
@@ -87,6 +90,7 @@ class Gathering:
     def add(self, chunk: Chunk) -> None:
         """One further chunk."""
         self._requested.extend(chunk.requested)
+        self._backlog.extend(chunk.backlog)
         self._scrapes += sum(len(one.at) for one in chunk.scrapes)
         if self._scrapes > MOST_SCRAPES:
             raise RecordingError(f"has more than {MOST_SCRAPES:,} scrapes: record fewer days at a time")
@@ -118,6 +122,7 @@ class Gathering:
             pods=tuple(pods),
             ttft_from_admission=self._from_admission,
             requested=tuple(self._requested),
+            backlog=tuple(self._backlog),
         )
 
     def _table(self, scrapes: Scrapes) -> Floats:

@@ -72,7 +72,7 @@ def observe(intervals: Intervals, slo: Slo, begin: float, end: float, width: flo
         ttft=np.where(first > 0, first_sum / np.maximum(first, 1.0), np.nan),
         tpot=np.where(itl > 0, per_token, np.nan),
         serving=serving(intervals, begin, bins, width),
-        requested=_requested(intervals, begin, bins, width),
+        requested=requested(intervals, begin, bins, width),
     )
 
 
@@ -113,7 +113,8 @@ def serving(intervals: Intervals, begin: float, bins: int, width: float) -> Floa
     return total / width
 
 
-def _requested(intervals: Intervals, begin: float, bins: int, width: float) -> Floats | None:
+def requested(intervals: Intervals, begin: float, bins: int, width: float) -> Floats | None:
+    """spec.replicas in each bin; None where it is not known."""
     if not intervals.requested:
         return None
     at, count = np.array(intervals.requested).T

@@ -41,8 +41,8 @@ MATCHER = re.compile(r"""\s*(\w+)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]
 TOKEN = re.compile(r"\s*(?:([A-Za-z_:][\w:]*)|(\d+(?:\.\d+)?)|(\{[^}]*\})|\[\s*(\w+)\s*\]|([-+*/(),]))")
 
 
-LONGEST, DEEPEST = 10_000, 50
-"""Characters of a query, and parentheses within each other."""
+LONGEST = 10_000
+"""Characters of a query."""
 
 
 class Unreadable(ValueError):
@@ -107,7 +107,7 @@ def _plain(name: str, figure: str) -> str:
 def read(text: str, names: Names) -> Node:
     """The query as a function of each look at the fleet. It remembers its ranges, so it serves one run."""
     parser = _Parser(text, names)
-    node = parser.expression()
+    node = parser.sum()
     if parser.word or parser.place < len(parser.tokens):
         raise Unreadable(f"'{parser.rest()}' in the query is not understood")
     return node
@@ -119,7 +119,6 @@ class _Parser:
     def __init__(self, text: str, names: Names) -> None:
         self.text, self.names, self.place = text, names, 0
         self.tokens: list[re.Match[str]] = []
-        self.depth = 0
         if len(text) > LONGEST:
             raise Unreadable(f"the query is longer than {LONGEST:,} characters")
         at, end = 0, len(text.rstrip())
@@ -133,12 +132,11 @@ class _Parser:
     @property
     def word(self) -> str:
         """The next token as it is written; empty at the end."""
-        return self.tokens[self.place].group().strip() if self.place < len(self.tokens) else ""
+        return self.ahead(0)
 
-    @property
-    def after(self) -> str:
-        """The token after the next; empty where there is none."""
-        return self.tokens[self.place + 1].group().strip() if self.place + 1 < len(self.tokens) else ""
+    def ahead(self, by: int) -> str:
+        """The token that comes so many after the next; empty where there is none."""
+        return self.tokens[self.place + by].group().strip() if self.place + by < len(self.tokens) else ""
 
     def rest(self) -> str:
         """What is not read yet."""
@@ -151,14 +149,6 @@ class _Parser:
             raise Unreadable(f"'{self.rest() or self.text}' in the query is not understood")
         self.place += 1
         return word
-
-    def expression(self) -> Node:
-        self.depth += 1
-        if self.depth > DEEPEST:
-            raise Unreadable(f"the query has more than {DEEPEST} parentheses within each other")
-        node = self.sum()
-        self.depth -= 1
-        return node
 
     def sum(self) -> Node:
         node = self.product()
@@ -180,11 +170,11 @@ class _Parser:
         return node
 
     def primary(self) -> Node:
-        if self.word[:1].isalpha() and self.after == "(" and self.word not in {*TOGETHER, "histogram_quantile"}:
+        if self.word[:1].isalpha() and self.ahead(1) == "(" and self.word not in {*TOGETHER, "histogram_quantile"}:
             return self.over_range()
         word = self.take()
         if word == "(":
-            node = self.expression()
+            node = self.sum()
             self.take(")")
             return node
         if word[0].isdigit():
@@ -200,7 +190,7 @@ class _Parser:
     def together(self, word: str) -> Node:
         before = self.grouping()
         self.take("(")
-        inner = self.expression()
+        inner = self.sum()
         self.take(")")
         grouping = before or self.grouping()
         return inner if grouping and grouping.by_pod else together(TOGETHER[word], inner)

@@ -10,7 +10,6 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from servingpool import __version__
 from servingpool.api.duration import brief
-from servingpool.decision.observation import Unknown
 from servingpool.recording.verdict import band
 from servingpool_backtest.curves import Curves
 from servingpool_backtest.drawing import course
@@ -23,29 +22,10 @@ FREQUENT = 20.0
 """Seconds between scrapes up to which the first of the two errors holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Error:
-    """How far backtests of sixteen histories were off, 8 cases of `benchmarks/backtest.py` with two fleets each."""
-
-    scrapes: str
-    gpu_hours: tuple[str, str]
-    """At the mean and at worst; `make evidence` sets them."""
-    attainment: tuple[str, str]
-    """Points, likewise."""
-
-
-OFTEN = Error("each 15 s, none lost", ("3.1%", "18%"), ("0.5", "1.8"))
-RARELY = Error("each 30 s, one in 20 lost, ten minutes missing", ("7.2%", "33%"), ("0.6", "1.6"))
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """A limit that changed a number of replicas."""
-
-    name: str
-    before: str
-    after: str
-    reason: str
+OFTEN = "each 15 s, none lost: GPU-hours 3.1% off (18% at worst), attainment 0.5 (1.8) points"
+"""How far backtests of sixteen histories were off, 8 cases of `benchmarks/backtest.py` with two fleets each, at the
+mean and at worst; `make evidence` sets them."""
+RARELY = "each 30 s, 5% lost, ten minutes missing: GPU-hours 7.2% off (33% at worst), attainment 0.6 (1.6) points"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +36,7 @@ class Row:
     before: int
     after: int
     ready: int
-    need: str
     reason: str
-    limits: tuple[Limit, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +150,12 @@ def _rows(found: Backtest) -> Iterator[tuple[str, str, str, str]]:
         low, high = found.hours_band
         hours, share = f"{low:,.1f} to {high:,.1f}", band(found.auto.attainment, found.history.apart)
     yield "as it was, observed", f"{was:,.1f}", _share(found.observed.attainment(found.scored_from)), "Prometheus"
+    replayed, origin = f"{found.was.replica_seconds / 3600 * found.header.gpus:,.1f}", "the same fleet in the model"
     yield (
         "as it was, replayed",
-        f"{found.was.replica_seconds / 3600 * found.header.gpus:,.1f}",
+        replayed,
         _share(found.was.attainment),
-        "the same fleet in the model; its difference from the line above is the model's error on this history",
+        f"{origin}; how far off is the model's error here",
     )
     if found.rule is not None and found.question.rule is not None:
         rule = found.question.rule
@@ -191,19 +170,18 @@ def _ground(found: Backtest) -> Iterator[tuple[str, str]]:
     yield "Scored", f"{_time(found.scored_from)} to {_time(found.scored_until)}; the time before it taught the core"
     if len(found.auto_hours) > 1:
         least, most = found.auto_hours[0], found.auto_hours[-1]
-        times = f"{len(found.auto_hours)} times with other draws: {least:,.1f} to {most:,.1f} GPU-hours"
-        yield "Replays", f"Auto was replayed {times}. The middle one is shown"
+        yield (
+            "Replays",
+            f"{len(found.auto_hours)} draws, {least:,.1f} to {most:,.1f} GPU-hours; the middle one is shown",
+        )
     yield "Requests", f"{len(found.arrivals.at):,}, reconstructed from counters and queues, scrape by scrape"
-    steps = (
-        f"a step takes {brief(engine.base)} + {brief(engine.per_request)} for each decoding request + "
-        f"{brief(1000 * engine.per_prefill_token)} for 1,000 prompt tokens, fitted to {engine.rows:,} intervals "
-        f"with an error of {engine.error:.1%}; {engine.cached:.0%} of prompts come from the prefix cache"
-    )
-    yield "Engine", steps
+    per_prompt = f"{brief(1000 * engine.per_prefill_token)} for 1,000 prompt tokens"
+    yield "Step", f"{brief(engine.base)} + {brief(engine.per_request)} for each decoding request + {per_prompt}"
     yield (
-        "Bursts",
-        f"{found.clump:.1f} requests come together, by which the model's TTFT is the observed one minute by minute",
+        "Fit",
+        f"{engine.rows:,} intervals, error {engine.error:.1%}; {engine.cached:.0%} of prompts from the prefix cache",
     )
+    yield "Bursts", f"{found.clump:.1f} requests come together, by which the model's TTFT is the observed one"
     yield "Full batch", f"{engine.batch} requests; the largest mean batch in the history was {engine.most_decoding:.0f}"
     yield "Cold start", f"{brief(found.cold_start)}, evenly between 20% less and 20% more"
     pool = found.question.pool
@@ -214,29 +192,12 @@ def _ground(found: Backtest) -> Iterator[tuple[str, str]]:
 
 def error(interval: float) -> str:
     """How far off a backtest may be, by the seconds between its history's scrapes."""
-    measured = OFTEN if interval <= FREQUENT else RARELY
-    hours, points = measured.gpu_hours, measured.attainment
-    wide = f". This history's scrapes are {brief(interval)} apart: expect an error this wide"
-    return (
-        f"on sixteen simulated histories whose truth is known, scraped {measured.scrapes}: GPU-hours {hours[0]} off "
-        f"at the mean and {hours[1]} at worst, attainment {points[0]} and {points[1]} points"
-        f"{'' if measured is OFTEN else wide}"
-    )
+    far = OFTEN if interval <= FREQUENT else f"{RARELY}. This history's scrapes are {brief(interval)} apart"
+    return f"on sixteen simulated histories whose truth is known, scraped {far}"
 
 
 def _change(at: float, change: Change) -> Row:
-    decision = change.decision
-    need = None if decision is None or isinstance(decision.need, Unknown) else decision.need
-    limits = () if decision is None else decision.limits
-    return Row(
-        at=_time(at),
-        before=change.before,
-        after=change.after,
-        ready=change.ready,
-        need="unknown" if need is None else f"{need:.2f}",
-        reason=change.reason,
-        limits=tuple(Limit(str(one.name), f"{one.before:g}", f"{one.after:g}", one.reason) for one in limits),
-    )
+    return Row(_time(at), change.before, change.after, change.ready, change.reason)
 
 
 def _time(at: float) -> str:

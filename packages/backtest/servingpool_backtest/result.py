@@ -72,11 +72,6 @@ class Backtest:
     """Seconds, as is usual in the history."""
 
     @property
-    def scored_seconds(self) -> float:
-        """How long it was in charge."""
-        return self.scored_until - self.scored_from
-
-    @property
     def hours(self) -> tuple[float, float]:
         """GPU-hours of the history's fleet and of Auto's: loading and draining count where they are known."""
         was, auto = self.observed.replica_hours(self.scored_from), self.auto.replica_seconds / 3600.0
@@ -128,39 +123,23 @@ class Backtest:
         """What the history does not tell, each a sentence."""
         lost = sum(end - begin for begin, end in self.arrivals.holes)
         if lost:
-            yield (
-                f"No pod was scraped for {brief(lost)} in {len(self.arrivals.holes)} gaps. "
-                "They are filled with the traffic that came before each."
-            )
+            yield f"No pod was scraped for {brief(lost)} in {len(self.arrivals.holes)} gaps, taken as what came before."
         if self.arrivals.uncertain > RARE:
-            yield (
-                f"{self.arrivals.uncertain:.1%} of the requests came between scrapes more than 3 minutes apart. "
-                "They are spread evenly, so bursts among them are lost."
-            )
+            yield f"{self.arrivals.uncertain:.1%} of requests came between rare scrapes: bursts among them are lost."
         late = self.observed.late[self.observed.at >= self.scored_from].sum()
         if late < RARE * max(1.0, float(self.observed.requests.sum())):
-            yield (
-                "Hardly a request was late, so the history never touched the engine's limit. "
-                "Its behaviour there follows from the step times alone."
-            )
+            yield "Hardly a request was late: what the engine does at its limit follows from its step times alone."
         if not self.engine.batch_known:
             yield f"No replica was seen full. A full batch is taken to hold {USUAL_BATCH} requests."
         if self.ttft_from_admission:
             yield "This engine's TTFT leaves out its queue. Observed attainment is too high where requests queued."
         if self.question.cold_start is None and not self.header.starts:
-            assumed = write(COLD_START)
-            yield f"No start of a pod was recorded. A cold start is taken to last {assumed}; set --cold-start."
+            yield f"No start of a pod was recorded: a cold start is taken as {write(COLD_START)}; set --cold-start."
         if self.observed.requested is None:
-            yield (
-                "Prometheus has no spec.replicas. The history's GPU-hours count pods while they were scraped, "
-                "not while they loaded."
-            )
+            yield "Prometheus has no spec.replicas: the history's GPU-hours leave out pods while they loaded."
         if self.question.rule is not None:
             yield from self.question.rule.lost()
-        yield (
-            "Not recorded: the spread of answers' lengths (taken as 0.8 of their mean), the KV cache's size (taken as "
-            "enough), routing (taken as least-loaded), bursts within a scrape interval (fitted to TTFT)."
-        )
+        yield "Not recorded: answers' spread (taken as 0.8 of the mean), KV cache (enough), routing (least-loaded)."
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON. Times are Unix seconds, latencies seconds, attainment a share; null where not known."""

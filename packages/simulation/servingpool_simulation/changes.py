@@ -56,7 +56,6 @@ class Watched(Wrapped):
         began = self._began = now if self._began is None else self._began
         before, ready = observation.requested, len(observation.ready)
         if answer.replicas != before:
-            change = Change(now - began, before, answer.replicas, ready, answer.reason, answer.decision)
-            self.changes.append(change)
+            self.changes.append(Change(now - began, before, answer.replicas, ready, answer.reason, answer.decision))
         self.on_decision(now - began)
         return answer

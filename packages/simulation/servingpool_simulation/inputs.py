@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from servingpool.api.rule import Between
 from servingpool.api.serving_pool import ServingPool, problems
 from servingpool.api.spec import Spec
 from servingpool.api.yaml_text import NotYaml, read_documents
+from servingpool.decision.params import HOUR
 from servingpool.decision.pool import Pool
 from servingpool_simulation.baselines.catalogue import BY_SLUG
 from servingpool_simulation.families.resampled import MINUTE, resampled
@@ -46,8 +47,7 @@ TRACES: Mapping[str, Callable[[int], Trace]] = MappingProxyType(
 
 POLICIES = ("servingpool", "static:N", *(f"{slug}[:VALUE]" for slug in BY_SLUG))
 
-
-HOUR = 3600.0
+NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 BLOCK = 10
 """Minutes that stay together in a past drawn from a trace."""
 
@@ -142,8 +142,8 @@ def named_fleet(name: str) -> FleetFile:
         raise InputError(f"{path}: {problems(error)}") from error
 
 
-def read_pool(path: Path) -> ServingPool:
-    """The one ServingPool manifest in a file, of one target. Raises InputError."""
+def read_pool(path: Path, *, deadlines: bool = False) -> ServingPool:
+    """The one ServingPool manifest in a file, of one target; with deadlines if they may be. Raises InputError."""
     try:
         pool = ServingPool.read(_yaml(path))
     except ValidationError as error:
@@ -151,8 +151,8 @@ def read_pool(path: Path) -> ServingPool:
     spec = pool.spec
     if spec.several:
         why = f"only pools of one target without a role are simulated: leave one of {', '.join(spec.target_names)}"
-    elif spec.asked_slo is None:
-        why = "a run is judged by an SLO, which batch and throughput have not: give a pool with slo"
+    elif spec.throughput is not None or (spec.batch is not None and not deadlines):
+        why = "a run is judged by an SLO, which batch and throughput lack: give a pool with slo"
     else:
         return pool
     raise InputError(f"{path}: {why}")
@@ -180,21 +180,12 @@ def named_policy(name: str, profile: EngineProfile, pool: Pool) -> Policy:
         return Ours()
     if kind == "static" and text.isdecimal() and int(text) >= 1:
         return Static(int(text))
-    baseline, value = BY_SLUG.get(kind), _positive(text)
+    baseline, value = BY_SLUG.get(kind), float(text) if NUMBER.fullmatch(text) else 0.0
     if baseline is not None and not colon:
         return baseline.make(profile, pool)
-    if baseline is not None and value is not None:
+    if baseline is not None and value > 0.0:
         return baseline.tuned(profile, pool, value)
     raise InputError(f"unknown policy {name!r}: choose {', '.join(POLICIES)}, with N 1 or more and VALUE over 0")
-
-
-def _positive(text: str) -> float | None:
-    """None for what is no finite number over 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if 0 < value < math.inf else None
 
 
 def _yaml(path: Path) -> object:

@@ -46,12 +46,7 @@ class MixResult:
 
 
 def simulate_mix(
-    trace: Trace,
-    kinds: Sequence[Kind],
-    policy: Policy,
-    slo: Slo,
-    options: SimulationOptions,
-    initial: Parts = (),
+    trace: Trace, kinds: Sequence[Kind], policy: Policy, slo: Slo, options: SimulationOptions, initial: Parts = ()
 ) -> MixResult:
     """Runs one policy on a fleet of these kinds, deterministically for a seed.
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from servingpool.adapters.cluster.kinds import Sort
 from servingpool.adapters.prometheus.samples import PodSamples, ReadRequest
 from servingpool.decision.observation import Histogram, ReplicaMetrics, Unknown
 from servingpool.recording.format import Chunk, RecordingError
@@ -50,17 +49,15 @@ class FakePrometheus:
         own = {("chat", pod): {"llama": ReplicaMetrics(pod, at, time_to_first_token=ttft)} for pod in self.pods}
         return {**own, **others}
 
-    async def requested(
-        self, namespace: str, name: str, sort: Sort, *, start: float, end: float, step: float
-    ) -> Sequence[tuple[float, float]] | Unknown:
-        return [(start, float(len(self.pods)))]
+    async def line(self, query: str, times: tuple[float, float, float]) -> Sequence[tuple[float, float]] | Unknown:
+        return [(times[0], float(len(self.pods) if "spec_replicas" in query else len(query)))]
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.now += seconds
 
     async def record(self, begin: float, end: float, since: float, pace: Pace = USUAL) -> list[Chunk]:
-        header = header_of(begin, end)
+        header = header_of(begin, end).model_copy(update={"backlog": "sum"})
         return [one async for one in record(self, header, since, pace, self.sleep, lambda: self.now)]
 
 
@@ -73,6 +70,7 @@ async def test_chunks_cover_the_time_once_and_hold_the_targets_pods_alone() -> N
     times = sorted(at for one in chunks for each in one.scrapes for at in each.at.tolist())
     assert times == sorted([15.0 * index for index in range(1, 5761)] * 2)
     assert {each.pod for one in chunks for each in one.scrapes} == set(prometheus.pods)
+    assert {(one.begin, one.requested, one.backlog) for one in chunks[:1]} == {(0.0, ((0.0, 2.0),), ((0.0, 3.0),))}
 
 
 async def test_no_query_asks_for_more_samples_than_stated_and_each_is_followed_by_a_rest() -> None:

@@ -54,9 +54,6 @@ def test_a_ceiling_falls_to_what_stands_and_says_what_to_delete() -> None:
 def test_a_ceiling_rises_with_a_new_reason_alone(
     after: dict[str, int], reasons: dict[str, str], raised: list[str]
 ) -> None:
-    old: dict[str, Any] = {
-        "ceilings": {"operator/a": 100, "operator/b": 50},
-        "raised": {"operator/a": "of before"},
-    }
+    old: dict[str, Any] = {"ceilings": {"operator/a": 100, "operator/b": 50}, "raised": {"operator/a": "of before"}}
     found = structure.raised(old, {"ceilings": after, "raised": reasons})
     assert [line.partition(":")[0] for line in found] == raised

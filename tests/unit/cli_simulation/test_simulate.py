@@ -99,7 +99,10 @@ def test_whatever_its_mode_a_pool_is_scaled(servingpool: Command, mode: str) -> 
             "gateway.yaml: a simulated fleet has no gateway: set slo.measuredAt to Engine, got",
         ),
         (("--pool", "several.yaml"), "only pools of one target without a role are simulated: leave one of"),
-        (("--pool", "rate.yaml"), "rate.yaml: a run is judged by an SLO, which batch and throughput have not: give a"),
+        (
+            ("--pool", "rate.yaml"),
+            "rate.yaml: a run is judged by an SLO, which batch and throughput lack: give a pool with slo",
+        ),
         (
             ("--fleet", "a100-70b-tp4", "--pool", "gpus.yaml"),
             "gpusPerReplica is 1, but a replica of a100-70b-tp4 has 4",

@@ -49,11 +49,7 @@ def test_what_is_wrong_is_said_at_the_start(kubeconfig: Path) -> None:
 def test_it_serves_without_a_cluster_and_stops_on_ctrl_c(kubeconfig: Path) -> None:
     command = [sys.executable, "-m", "servingpool.cli.main", "dashboard", "--port=0", f"--kubeconfig={kubeconfig}"]
     with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}
     ) as served:
         assert served.stdout is not None
         said = served.stdout.readline()

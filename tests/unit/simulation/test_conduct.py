@@ -15,17 +15,7 @@ from servingpool.adapters.prometheus.engines.profile import Figure
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics, Unknown
 from servingpool.decision.pool import Slo
 from servingpool_simulation import page, traces
-from servingpool_simulation.conduct import (
-    CONDUCTS,
-    LLAMACPP,
-    LMDEPLOY,
-    NIM,
-    SGLANG,
-    TENSORRT_LLM,
-    TGI,
-    VLLM,
-    Conduct,
-)
+from servingpool_simulation.conduct import CONDUCTS, LLAMACPP, LMDEPLOY, NIM, SGLANG, TENSORRT_LLM, TGI, VLLM, Conduct
 from servingpool_simulation.fleet import Fleet
 from servingpool_simulation.hardware import EngineProfile, engine_profile, flat_profile
 from servingpool_simulation.scrape import ScrapeOptions, Scraper
@@ -154,11 +144,7 @@ def test_nim_has_no_queue_time_and_counts_time_per_output_token_by_token() -> No
 @pytest.mark.parametrize("conduct", OTHERS, ids=lambda conduct: conduct.name)
 def test_a_page_changes_nothing_of_what_users_experience_and_no_look_changes_the_page(conduct: Conduct) -> None:
     small = replace(
-        engine_profile("h100-8b-tp1"),
-        kv_tokens=4_096,
-        max_model_len=2_048,
-        max_num_batched_tokens=256,
-        max_num_seqs=12,
+        engine_profile("h100-8b-tp1"), kv_tokens=4_096, max_model_len=2_048, max_num_batched_tokens=256, max_num_seqs=12
     )
     trace = traces.poisson("busy", [30.0, 1.0], 20.0, prompt=300, output=80, seed=1)
     usual = served(small, VLLM, trace, [300.0])

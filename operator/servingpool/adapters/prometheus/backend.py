@@ -18,7 +18,7 @@ from servingpool.adapters.prometheus.http_client import Excess, MetricsUnavailab
 from servingpool.adapters.prometheus.inspection import Inspection, inspect
 from servingpool.adapters.prometheus.lookup import Found
 from servingpool.adapters.prometheus.plan import Plan
-from servingpool.adapters.prometheus.promql import Queries, Scope, requested_replicas
+from servingpool.adapters.prometheus.promql import Queries, Scope
 from servingpool.adapters.prometheus.rows import Unread, shown
 from servingpool.adapters.prometheus.samples import (
     FleetReading,
@@ -208,15 +208,9 @@ class PrometheusBackend:
             return Unknown(str(error))
         return [(start + index * step, samples) for index, samples in found.items()]
 
-    async def requested(
-        self, namespace: str, name: str, sort: tuple[str, str], *, start: float, end: float, step: float
-    ) -> Sequence[tuple[float, float]] | Unknown:
-        """A workload's spec.replicas by kube-state-metrics, as (Unix seconds, number); empty where nobody tells.
-
-        `sort` is its API group and kind. kube-state-metrics tells it of Deployments and StatefulSets.
-        """
-        query = requested_replicas(namespace, name, sort)
-        return () if query is None else await self._answer(read_line, query, (start, end, step))
+    async def line(self, query: str, times: tuple[float, float, float]) -> Sequence[tuple[float, float]] | Unknown:
+        """One series as it was, as (Unix seconds, number), from, to and by a step; empty where there is none."""
+        return await self._answer(read_line, query, times)
 
     async def inspect(self, engine: str, pods: Collection[PodKey], *, gateway: bool = False) -> Inspection | Unknown:
         """All figures that this Prometheus has of a few pods, as series of an engine or gateway.

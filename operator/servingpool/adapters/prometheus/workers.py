@@ -9,6 +9,7 @@ import asyncio
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -207,10 +208,15 @@ def read_range(
 def read_line(
     client: PrometheusClient, timeout: float, query: str, times: tuple[float, float, float]
 ) -> list[tuple[float, float]]:
-    """One series over time, as (Unix seconds, value), from, to and by a step; empty where there is none."""
+    """One series over time, as (Unix seconds, value), from, to and by a step; empty where there is none.
+
+    Where there are several at a time, or a number is none that counts something, that time has none.
+    """
     answer = client.query_range(query, times, timeout)
     lines = Unread().readable(answer.rows(), lambda row: [(float(at), float(value)) for at, value in row["values"]])
-    return [point for line in lines for point in line]
+    points = sorted(point for line in lines for point in line if 0.0 <= point[1] < math.inf)
+    known = Counter(at for at, _ in points)
+    return [point for point in points if known[point[0]] == 1]
 
 
 def read_number(client: PrometheusClient, timeout: float, query: str) -> float | Unknown:

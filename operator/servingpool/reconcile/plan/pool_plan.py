@@ -287,5 +287,5 @@ def _core_batch(spec: Spec, during: tuple[float, float] | None) -> Batch | None:
         return Batch(DAY, unit="output tokens", rate=Rate(rate.output_tokens_per_second or math.inf, spend))
     if (batch := spec.batch) is None or during is None:
         return None
-    ends = () if batch.finish_by is None else batch.finish_by.deadlines(during[0])
+    ends = () if batch.finish_by is None else batch.finish_by.deadlines(*during)
     return Batch(batch.finish_within or math.inf, ends, batch.backlog.unit)

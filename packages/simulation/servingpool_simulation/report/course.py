@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
+from servingpool.decision.params import MINUTE
 from servingpool_simulation.demo import Comparison, Role
 from servingpool_simulation.report.drawing import Label, stacked, steps, style, svg
 from servingpool_simulation.report.figures import latency, target
@@ -17,8 +18,6 @@ from servingpool_simulation.report.palette import AREA, BLUE, INK, MUTED, ORANGE
 from servingpool_simulation.tables import Floats
 
 Panel = Callable[[Axes, Comparison], Sequence[Label]]
-
-_MINUTE = 60.0
 
 
 def picture(comparison: Comparison) -> str:
@@ -34,7 +33,7 @@ def course(comparison: Comparison) -> str:
 
 def _stack(comparison: Comparison, panels: Sequence[Panel], *, name: str) -> str:
     with style():
-        figure = stacked(panels, comparison, wide=comparison.setup.trace.duration / _MINUTE, below="minutes")
+        figure = stacked(panels, comparison, wide=comparison.setup.trace.duration / MINUTE, below="minutes")
         return svg(figure, name=name, title=f"{comparison.setup.trace.name}: course of the run")
 
 
@@ -70,7 +69,7 @@ def replicas(axes: Axes, comparison: Comparison) -> Sequence[Label]:
     for entry in comparison.entries:
         series, drawn = entry.result.series, look[entry]
         ours = entry.role is Role.OURS
-        at = [*np.divide(series.time, _MINUTE), comparison.setup.trace.duration / _MINUTE]
+        at = [*np.divide(series.time, MINUTE), comparison.setup.trace.duration / MINUTE]
         if ours:
             ready = [*series.ready, series.ready[-1]]
             axes.fill_between(at, ready, step="post", color=BLUE, alpha=0.16, linewidth=0)
@@ -113,7 +112,7 @@ def attainment(axes: Axes, comparison: Comparison) -> Sequence[Label]:
     labels, lowest = [], goal
     for entry in comparison.entries:
         share, drawn = steps(entry.result.series.attainment), look[entry]
-        at = np.divide(entry.result.series.time, _MINUTE)
+        at = np.divide(entry.result.series.time, MINUTE)
         axes.plot(at, share, color=drawn.color, linestyle=drawn.dash, linewidth=drawn.width)
         labels.append(Label(float(share[-1]), entry.label, drawn.color, bold=entry.role is Role.OURS))
         lowest = min(lowest, float(share[-1]))
@@ -137,7 +136,7 @@ def _latencies(axes: Axes, comparison: Comparison, lines: Sequence[Sequence[floa
         if entry.role in (Role.HINDSIGHT, Role.PEAK) or len(seen) == 0:
             continue
         drawn = look[entry]
-        at = np.divide(entry.result.series.time, _MINUTE)
+        at = np.divide(entry.result.series.time, MINUTE)
         axes.plot(at, values, color=drawn.color, linestyle=drawn.dash, linewidth=min(drawn.width, 1.6))
         labels.append(Label(float(seen[-1]), entry.label, drawn.color, bold=entry.role is Role.OURS))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -149,7 +148,7 @@ def _by_minute(comparison: Comparison, weights: NDArray[Any]) -> tuple[Floats, F
     """(minutes, rate per second); the last rate twice, to end the last step."""
     trace, begin = comparison.setup.trace, comparison.setup.options.history
     seconds = trace.duration - begin
-    edges = np.linspace(0.0, seconds, max(1, round(seconds / _MINUTE)) + 1)
+    edges = np.linspace(0.0, seconds, max(1, round(seconds / MINUTE)) + 1)
     total, _ = np.histogram(trace.arrival - begin, bins=edges, weights=weights)
     rate = total / np.diff(edges)
-    return edges / _MINUTE, np.append(rate, rate[-1])
+    return edges / MINUTE, np.append(rate, rate[-1])

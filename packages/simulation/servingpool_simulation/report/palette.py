@@ -40,10 +40,7 @@ class Look:
     width: float = 1.3
 
 
-_BASELINES = (
-    Look(VERMILION, (0, (5.0, 1.5)), "s"),
-    Look(GREEN, (0, (1.2, 1.2)), "^"),
-)
+_BASELINES = (Look(VERMILION, (0, (5.0, 1.5)), "s"), Look(GREEN, (0, (1.2, 1.2)), "^"))
 _LOOKS = {
     Role.OURS: Look(BLUE, "-", "o", 2.2),
     Role.HINDSIGHT: Look(MUTED, (0, (1.0, 2.0)), "D", 1.1),

@@ -81,10 +81,7 @@ def page(bounds: tuple[float, ...]) -> ReplicaMetrics:
     return ReplicaMetrics("llama-0", 0.0, time_to_first_token=histogram, time_per_output_token=histogram)
 
 
-@given(
-    le=SECONDS,
-    bound=st.floats(0.001, 200.0),
-)
+@given(le=SECONDS, bound=st.floats(0.001, 200.0))
 def test_the_bracket_of_every_bound_is_always_taken(le, bound):
     bounds = sorted(value / 100 for value in le)
     chosen = Layout.read([BucketCount("ttft", repr(value), 3.0) for value in [*bounds, math.inf]]).choose(

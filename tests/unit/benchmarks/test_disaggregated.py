@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from disaggregated import Side, Transfer, decode_profile, handed, prefills, simulate_pair
 
 from servingpool.decision.pool import Slo
-from servingpool_simulation.disaggregated import Side, Transfer, decode_profile, handed, prefills, simulate_pair
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.policies import Static
 from servingpool_simulation.traces import Trace, poisson
