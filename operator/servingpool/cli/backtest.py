@@ -153,8 +153,9 @@ def backtest(  # noqa: PLR0913, a command line's options are its parameters
         mine = sorted(keys)[int(os.environ.get(INDEX, "0")) :: shards] if shards else keys
         if len(mine) == 1 and alone:
             file = record.file_of(mine[0], with_namespace=False)
-            order = record.Order(file, seconds, record.STEP, backlog=backtesting.backlog_query(pool))
-            if code := record.run(Target(*mine[0]), order, where):
+            engine, model, query = backtesting.told_by(pool)
+            order = record.Order(file, seconds, record.STEP, backlog=query)
+            if code := record.run(Target(*mine[0], engine, model), order, where):
                 raise typer.Exit(code)
             files = {file: ""}
         else:

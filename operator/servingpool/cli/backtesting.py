@@ -109,10 +109,11 @@ def _manifest(path: Path) -> ServingPool:
         raise typer.BadParameter(str(error), param_hint="--pool") from error
 
 
-def backlog_query(pool: Path | None) -> str | None:
-    """Query for what waits, of a manifest with deadlines; None of any other."""
-    batch = None if pool is None else _manifest(pool).spec.batch
-    return None if batch is None else batch.backlog.query
+def told_by(pool: Path | None) -> tuple[str, str, str] | tuple[None, None, None]:
+    """Engine, model and backlog's query of a manifest with deadlines, whose fleet may be at 0; None of any other."""
+    if pool is None or (batch := (spec := _manifest(pool).spec).batch) is None:
+        return None, None, None
+    return spec.engine, spec.model, batch.backlog.query
 
 
 def _checked(raw: Mapping[str, Any], engine: str, option: str) -> Rule:
@@ -177,7 +178,7 @@ def several(files: Mapping[Path, str], asked: Asked, report: Path, *, form: str,
 
     `files`: by recording why there is none, empty where there is one.
     """
-    if backlog_query(asked.pool) is not None:
+    if told_by(asked.pool)[2] is not None:
         raise typer.BadParameter("a pool with batch is backtested alone: give one recording", param_hint="--pool")
     done = []
     with ProcessPoolExecutor(max(1, min(jobs, len(files)))) as pool:

@@ -86,12 +86,10 @@ def findings(scene: Scene, rights: Mapping[str, bool]) -> Iterator[Finding]:
         yield Finding(Level.STOP, "operator", "It has not decided for this pool as it is now: is it running?")
         return
     yield _ready(scene)
-    if works(scene.pool):  # at 0 replicas it has neither metrics nor anything to learn from, and needs none
-        yield _condition(scene, "metrics", "MetricsAvailable", "True", "NoReadyReplicas")
-        yield _condition(scene, "work", "SLOMet", "True")
-    else:
-        yield _condition(scene, "metrics", "MetricsAvailable", "True")
-        yield _condition(scene, "calibration", "Calibrating", "False")
+    work = bool({"batch", "throughput"} & scene.pool["spec"].keys())
+    # At 0 replicas such a pool has neither metrics nor anything to learn from, and needs none.
+    yield _condition(scene, "metrics", "MetricsAvailable", "True", *["NoReadyReplicas"] * work)
+    yield _condition(scene, *(("work", "SLOMet", "True") if work else ("calibration", "Calibrating", "False")))
     yield _condition(scene, "drain", "DrainReady", "True")
     yield from _bounds(scene)
     yield from _owners(scene)
@@ -101,11 +99,6 @@ def findings(scene: Scene, rights: Mapping[str, bool]) -> Iterator[Finding]:
 def mode_of(pool: Raw) -> str:
     """The pool's mode."""
     return str(pool["spec"].get("mode", Mode.AUTO))
-
-
-def works(pool: Raw) -> bool:
-    """Whether its work has deadlines or a rate, in place of an SLO."""
-    return bool({"batch", "throughput"} & pool["spec"].keys())
 
 
 def condition_of(pool: Raw, type_: str) -> Mapping[str, Any]:

@@ -78,9 +78,9 @@ def backlogged(header: Header, chunks: Iterable[Chunk], question: Question, batc
     each, taken = (tokens.sum() / max(1.0, began.sum()), tokens) if batch.unit == "tokens" else (1.0, began)
     first, last = np.clip((np.stack((intervals.begin, intervals.end)) - begin) / STEP, 0, size - 1).astype(np.int64)
     done = np.bincount(last, taken, size)
-    queued = each * around(first, last, intervals.waiting, size)
-    waits = np.interp(at, known, told) + queued
-    came = np.interp(at, known, np.maximum.accumulate(told + np.interp(known, at, queued + np.cumsum(done))))
+    waits = np.interp(at, known, told, left=0.0) + (queued := each * around(first, last, intervals.waiting, size))
+    total = np.maximum.accumulate(told + np.interp(known, at, queued + np.cumsum(done)))
+    came = np.interp(at, known, total, left=0.0)
     stood = serving(intervals, begin, size, STEP)
     busy = (waits > 0.0) & (stood > 0.0)
     spent, did = (np.convolve(busy * one, np.ones(SPEED), "same")[:size] for one in (STEP * stood, done))
