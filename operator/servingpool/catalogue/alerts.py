@@ -271,7 +271,7 @@ ALERTS = (
         name="ServingPoolHeldBelowNeed",
         wait="15m",
         # ServingPoolNotReady covers pods without a node, here and in the next alert; ServingPoolTargetNotDelivering
-        # those of one of several targets.
+        # those of one of several targets; ServingPoolDeadline those of a batch, which may wait.
         expr=_with_mode(
             # Of several targets the need is counted in replicas of one of them, so each counts by its speed.
             "(max by (namespace, pool) (servingpool_needed_replicas) > "
@@ -280,7 +280,7 @@ ALERTS = (
             "or max by (namespace, pool) (servingpool_desired_replicas)) "
             'or max by (namespace, pool) (servingpool_role_figure{figure="need"} > ignoring(figure) '
             '1.01 * servingpool_role_figure{figure="capacity"})) unless max by (namespace, pool) '
-            '(servingpool_condition{type="Ready",reason="Unschedulable"} or '
+            '(servingpool_condition{reason=~"Unschedulable|DeadlinesHold"} or '
             'servingpool_condition{type="TargetsAvailable",status="False"})'
         ),
         summary="Pool {{ $labels.namespace }}/{{ $labels.pool }} is held below its need.",

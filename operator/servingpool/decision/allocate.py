@@ -51,8 +51,7 @@ def not_ready(replicas: Iterable[Replica]) -> str:
 
 def _holding(good: Sequence[bool], wanted: int) -> int:
     """How many of the lowest hold `wanted` good ones, or all there are."""
-    places = [at for at, one in enumerate(good, 1) if one]
-    return max(places[:wanted], default=0)
+    return max([at for at, one in enumerate(good, 1) if one][:wanted], default=0)
 
 
 Split = tuple[tuple[Part, ...], Limited]
@@ -254,8 +253,7 @@ class Fleet:
         going = [at for at, line in enumerate(self.lines) if order[at] < line.ready and line.weight > 0.0]
         going.sort(key=lambda at: self.lines[at].price / self.lines[at].weight)
         most = [min(line.ready, line.requested) for line in self.lines]
-        kept = filled(list(map(min, ready, order)), most, enough, going, self._weights)
-        return tuple(map(max, order, kept))
+        return tuple(map(max, order, filled(list(map(min, ready, order)), most, enough, going, self._weights)))
 
     def _with_lowest(self, order: Mix, limited: Limited) -> tuple[Mix, Limited]:
         """As many replicas that serve stay where the highest ordinals go first, as far as the pool's max allows."""

@@ -194,7 +194,8 @@ def _in_proportion(answer: Limited, observation: Observation, pool: Pool, memory
     requested = observation.ordered
     if not plan.has_evidence:
         load = pool.params.knee_share * plan.curve.limit
-        most = max(requested, pool.whole(plan.proportionate(load)))
+        most = (max(plan.expected, plan.level) + plan.backlog) / load + plan.stuck
+        most = max(requested, pool.whole(most))
         answer = answer.at_most(most, LimitName.PROPORTION, most=shown(most), load=load)
     answer = _in_one_cold_start(answer, observation)
     if not memory.profile.engine.fit.known:

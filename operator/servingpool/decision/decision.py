@@ -14,6 +14,7 @@ from servingpool.decision.observation import EPSILON, Reading, Replica
 from servingpool.decision.observe.samples import Standing
 from servingpool.decision.plan import Candidate, Course, Wanted
 from servingpool.decision.pool import Bounds
+from servingpool.decision.words import shown
 
 ENOUGH = 0.999
 """Share of a capacity that serves for it: speeds drift, and a replica is not replaced for a thousandth."""
@@ -169,6 +170,8 @@ class Decision:
         """
         limited = Limited(needed, self.limits)
         told = [f"{moved}: {self.reason.partition(': ')[2]}"]
+        if self.wanted is not None and self.wanted.may_wait > 0.0:
+            told[0] += f"; {shown(self.wanted.may_wait)} can wait without losing a deadline"
         for cut in cuts:
             most, detail = f"{cut.most} {cut.target}" if len(parts) > 1 else cut.most, cut.detail
             given = {"budget": cut.budget, "most": most, "detail": detail}

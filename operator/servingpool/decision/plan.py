@@ -37,8 +37,7 @@ class Course(NamedTuple):
         """
         replicas = np.arange(max(float(least), self.fleets[-1]) + 1.0)
         ahead = np.interp(replicas, np.append(0.0, self.fleets), np.append(self.expected, self.misses))
-        load = self.level / np.maximum(replicas, 0.5)
-        now = np.minimum(self.level * self.curve.cost(load), self.level)
+        now = np.minimum(self.level * self.curve.cost(self.level / np.maximum(replicas, 0.5)), self.level)
         now[0] = self.level
         return tuple(np.minimum.accumulate(np.maximum(np.minimum(ahead, self.expected), now)).tolist())
 
@@ -110,10 +109,6 @@ class Plan:
         """Work that 1 in 20 of the possible outcomes exceeds, without the queue."""
         return self.outlook.exceeded_by(BURST) - self.backlog
 
-    def proportionate(self, load: float) -> float:
-        """Replicas that serve the larger of forecast and present demand, and the queue, at this load."""
-        return (max(self.expected, self.level) + self.backlog) / load + self.stuck
-
 
 class Wanted(NamedTuple):
     """Replicas that are wanted for another reason than latency: at 0 replicas, for deadlines or for a rate."""
@@ -131,3 +126,12 @@ class Wanted(NamedTuple):
     """The first deadline whose replicas cannot be had, with what is kept free: a cold start before it is too late."""
     waits_until: float = math.inf
     """Unix time in seconds until which no replica is added, unless more work comes; infinite where nothing waits."""
+    may_wait: float = 0.0
+    """Of the replicas those without which no deadline is lost: asked for a cold start later, they still do."""
+    had: float = 0.0
+    """Replicas when it had all that it wanted."""
+
+    @property
+    def lends(self) -> float:
+        """Replicas that others may have for now; none once loans have made it ask for more than it had."""
+        return self.may_wait if self.replicas <= self.had else 0.0

@@ -51,6 +51,8 @@ class PoolNeed:
     """Replicas of all targets, its min in force."""
     gpus: int
     """GPUs of a replica of the reference target; 0 where unknown."""
+    had: int = 0
+    """Replicas of a batch that others may have on loan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ def claims_of(need: PoolNeed, floor: int, claims: Mapping[str, Claim]) -> dict[s
             misses=misses[name],
             least=least[name],
             floor=floors[name],
+            had=need.had if len(need.targets) == 1 else 0,
             optional=wanted - max(least[name], sum(1 for each, _ in needed if each == name)),
         )
         for name, claim in claims.items()

@@ -76,15 +76,9 @@ def claims_in(
 
 def _standing(one: Member) -> Claim:
     held = one.held
+    placed = len(held.made)
     return Claim(
-        one.claimed_as,
-        held.each,
-        held.ordered,
-        held.gpus,
-        held.ordered,
-        None,
-        priority=one.priority,
-        placed=len(held.made),
+        one.claimed_as, held.each, held.ordered, held.gpus, held.ordered, None, priority=one.priority, placed=placed
     )
 
 
@@ -138,7 +132,8 @@ def needed_by(decision: Decision) -> float:
 
 def need_of(plan: StagePlan) -> PoolNeed:
     """Need of a stage's plan."""
-    decision = plan.decision
+    decision, found = plan.decision, plan.decision.wanted
+    must = math.inf if found is None or not found.lends else found.replicas - found.lends
     targets = {
         part.target: TargetNeed(part.replicas, part.weight, part.base, part.delivered if part.absent else None)
         for part in decision.parts
@@ -147,18 +142,22 @@ def need_of(plan: StagePlan) -> PoolNeed:
     return PoolNeed(
         targets,
         misses=misses_of(decision, most, plan.seen.pool.spec.slo.attainment_share),
-        capacity=needed_by(decision),
+        capacity=min(needed_by(decision), must),
         least=least_of(plan),
         gpus=next(one.gpus for one in plan.seen.targets if one.name == plan.memory.profile.reference),
+        had=0 if found is None else int(found.had),
     )
 
 
 def least_of(plan: StagePlan) -> int:
-    """Min in force, without replicas that go with the other role. At 0 the first replica ranks with the mins."""
-    decision = plan.decision
-    least = decision.bounds.least
+    """Min in force, without replicas that go with the other role.
+
+    At 0 the first replica ranks with the mins, unless it can wait.
+    """
+    decision, least = plan.decision, plan.decision.bounds.least
     own = least.replicas if least.beside is None else plan.seen.pool.spec.min
-    return max(own, min(1, decision.replicas))
+    waits = 0.0 if decision.wanted is None else decision.wanted.may_wait
+    return max(own, min(1, int(decision.replicas - waits)))
 
 
 def misses_of(decision: Decision, replicas: int, attainment: float) -> tuple[float, ...] | None:

@@ -73,6 +73,9 @@ class Claim:
     """Replicas that the pool may lose in one step."""
     optional: int = 0
     """Replicas of `wanted` that only replace others or are tried: a pool that does not get them lacks nothing."""
+    had: int = 0
+    """Replicas of a batch that others may have on loan. It gets back those that it needs from whom it would have kept
+    them: the hysteresis of the holder is made up for."""
     pair: str = ""
     """Its pool, where that has prefill and decode and all their targets lie in the budget: neither role gets a replica
     without one of the other. Empty for others."""
@@ -338,7 +341,8 @@ def _worths(claim: Claim, start: int) -> Iterator[tuple[float, bool, int]]:
     """
     for number, avoided in zip(range(start + 1, claim.wanted + 1), worth(claim.misses or (), start), strict=False):
         new = number > claim.ordered
-        yield -avoided * STEP**claim.priority * (1.0 if new else HYSTERESIS), new, -claim.priority
+        kept = HYSTERESIS**2 if number <= claim.had else 1.0 if new else HYSTERESIS
+        yield -avoided * STEP**claim.priority * kept, new, -claim.priority
 
 
 def _granted(free: int, idle: int, deal: _Deal) -> dict[str, int]:

@@ -145,7 +145,6 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
     certain = _unattainable_since(decision, held)
     slo_condition = _slo_condition(plan, permission, certain)
     bounds, figures, ready = decision.bounds, decision.figures, len(observation.ready)
-    scale_time = {} if scaled_at is None else {"last_scale_time": from_unix(scaled_at)}
     judged = [
         _condition(plan, permission.reason, permission.message),
         _condition(plan, *metrics),
@@ -182,7 +181,7 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
             "unattainable_since": certain,
             "cold_start": None if cold_start is None else brief(cold_start),
             "last_decision": last_decision(decision, plan.expense.warning),
-            **scale_time,
+            **({} if scaled_at is None else {"last_scale_time": from_unix(scaled_at)}),
         }
     )
 
@@ -260,19 +259,20 @@ def _batch(plan: PoolPlan) -> BatchStatus | None:
 def _work_condition(plan: PoolPlan, found: Wanted, *, idle: bool) -> Condition:
     """Whether work is done in time, or at its rate: what is late already comes before what is at risk.
 
-    `idle`: no replica stands, though some are wanted, so that all work is at risk.
+    `idle`: no replica stands, though some are wanted that cannot wait, so that all work is at risk.
     """
     at, ledger, said = plan.decision.at, plan.memories[0].profile.ledger, plan.decision.reason.partition(": ")[2]
     late, unit, known = [one for one in ledger.dues if one.at < at], ledger.unit, ledger.known_at == at
+    must, bind = found.replicas - found.may_wait, (*LASTING, LimitName.MAXIMUM)
+    short = idle or any(one.name in bind and one.after < min(one.before, must) for one in plan.decision.limits)
     if plan.seen.pool.spec.throughput is not None:
         told = (Reason.THROUGHPUT_HOLDS if known else Reason.THROUGHPUT_UNKNOWN).said(said=said)
-        bind = (*LASTING, LimitName.MAXIMUM)
-        if known and (idle or any(one.name in bind and one.after < one.before for one in plan.decision.limits)):
+        if known and short:
             told = Reason.THROUGHPUT_SHORT.said(most=plan.decision.replicas / (ledger.cost or math.inf), said=said)
     elif late:
         amount, due, longest = math.fsum(one.amount for one in late), clock(late[0].at), brief(at - late[0].at)
         told = Reason.DEADLINE_MISSED.said(amount=amount, unit=unit, at=due, late=longest, said=said)
-    elif (risk := next(iter(ledger.dues), None) if idle else found.at_risk) is not None:
+    elif (risk := found.due if short else found.at_risk) is not None:
         told = Reason.DEADLINE_AT_RISK.said(amount=risk.amount, unit=unit, at=clock(risk.at), said=said)
     else:
         told = (Reason.DEADLINES_HOLD if known else Reason.BACKLOG_UNKNOWN).said(said=said)
@@ -281,8 +281,8 @@ def _work_condition(plan: PoolPlan, found: Wanted, *, idle: bool) -> Condition:
 
 def _slo_condition(plan: PoolPlan, permission: ScalePermission, certain: datetime | None) -> Condition:
     idle = any(none_serves(one, permission) for one in plan.stages)
-    if plan.decision.wanted is not None and plan.seen.pool.spec.asked_slo is None:
-        return _work_condition(plan, plan.decision.wanted, idle=idle)
+    if (found := plan.decision.wanted) is not None and plan.seen.pool.spec.asked_slo is None:
+        return _work_condition(plan, found, idle=idle and found.may_wait < found.replicas)
     figures, slo = plan.decision.figures, plan.seen.pool.spec.slo
     known, objective = figures.attainment, slo.attainment
     warned = [] if plan.decision.warning is None else [plan.decision.warning]

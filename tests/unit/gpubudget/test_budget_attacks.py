@@ -64,15 +64,6 @@ def of(world: FakeCluster, name: str) -> tuple[Any, Any]:
     return world.budgets.latest[name].members, world.budgets.latest[name].claims
 
 
-def test_a_pool_in_recommend_does_not_take_the_place_of_the_one_that_scales() -> None:
-    world = two(gpus=16, low=30.0, high=60.0)
-    world.pool("a", target="low", priority=9, mode="Recommend")
-    run(world, 40, 16)
-    assert names(world) == ["high", "low"]
-    assert len(world.services["high"].engines) == 3
-    assert world.condition("ScalingLimited", "low") == ("True", "GPUBudget")
-
-
 def test_a_pool_that_is_no_longer_selected_leaves_the_budget_with_what_stands() -> None:
     world = two(gpus=16)
     run(world, 30, 16)

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from servingpool.gpubudget.sharing import Claim, Grant
+from servingpool.gpubudget.sharing import Claim, Grant, worth
 
 from ..fuzzing import SEED, counted, number  # noqa: TID252, tests are no package of an installed name
 from ..reconcile.kept import kept  # noqa: TID252
@@ -208,6 +208,7 @@ class Budgeted(RuleBasedStateMachine):
             self.check_sentences(held, min(accumulate(moved, initial=sum(held.values()))))
             self.check_room()
             self.check_zero()
+            self.check_loans()
 
     def note_firm(self) -> None:
         """Mins that stood for a while, while all mins and floors fitted: nobody else's wish takes them."""
@@ -277,10 +278,20 @@ class Budgeted(RuleBasedStateMachine):
     def check_zero(self) -> None:
         for name, client in self.world.clients.items():
             wanted = client.rate > 0.0 or client.left > 0.0
-            wanted &= name != "batch" or self.world.decision(name).need != 0.0  # it may wait for more work
+            found = self.world.decision(name).wanted
+            wanted &= name != "batch" or (found is not None and found.replicas > found.may_wait)
             empty = wanted and not any(service.replicas for service in self.world.of(name))
             self.hungry[name] = self.hungry[name] + 1 if empty else 0
             assert self.hungry[name] <= BACK or self.world.condition("SLOMet", name)[0] != "True", name
+
+    def check_loans(self) -> None:
+        """What a batch can do without is nobody's lack."""
+        claims = [(one, grant.share) for one, grant in self.claims() if not one.fixed and one.misses and one.gpus]
+        for batch, share in claims:
+            if self.whose(batch) == "batch" and share > sum(each > 0.0 for each in worth(batch.misses or (), 0)):
+                for one, due in claims:
+                    use = not one.pair and worth((one.misses or ())[: one.wanted + 1], due)
+                    assert not use or use[0] <= 0.0 or one.gpus > batch.gpus, (one, batch)
 
 
 def test_no_life_of_pools_breaks_a_promise() -> None:

@@ -105,18 +105,6 @@ class TestSqueezed:
         assert spot.replicas == 1 - least, "a target's own min is for that target"
 
 
-class TestFloor:
-    def test_a_floor_for_two_replicas_serves_though_decode_asks_for_most_of_it(self) -> None:
-        world = RoleCluster(rate=8.0, prefill=1, decode=3)
-        world.prompt, world.output = 500.0, 3000.0
-        world.pool()
-        rival(world, 4, rate=60.0)
-        budget(world, 6 * GPUS, floors=[{"namespace": "chat", "pool": "pool", "gpus": 2 * GPUS}])
-        for _ in range(8):
-            world.step(minutes=10)
-            assert world.ordered == (1, 1)
-
-
 def test_another_target_set_is_not_shared_by_what_the_old_one_wanted() -> None:
     """Until the pool itself is decided again it keeps what it has."""
     need = PoolNeed({"a": TargetNeed(5), "b": TargetNeed(5)}, (0.0,), 10.0, 4, 1)

@@ -346,17 +346,6 @@ def test_roles_alone_both_run_where_one_of_each_fits_whatever_their_floors(
     assert [grants[each.pool].share > 0 for each in pair] == [2 * pool.gpus <= gpus] * 2
 
 
-@pytest.mark.parametrize("placed", [0, 1])
-def test_a_pool_that_nobody_scales_takes_nothing_from_others_beyond_its_floor(placed: int) -> None:
-    hog = claim("hog", gpus=16, ordered=1, fixed=True, placed=placed)
-    victim = claim("victim", ordered=6, wanted=6, least=2)
-    found = share(16, [hog, victim], lending=True)["victim"]
-    assert (found.most, found.share) == (6, 6)
-    grown = share(16, [hog, replace(victim, wanted=9)], lending=True)["victim"]
-    assert grown.most == 6, "it closes growth"
-    assert grown.detail.endswith("waits for GPUs of hog")
-
-
 def test_what_a_paused_pool_has_firm_lies_within_the_floor_that_is_set_aside_for_it() -> None:
     paused = claim("paused", ordered=2, floor=5, fixed=True, placed=0, priority=9)
     both = [paused, claim("a", wanted=2, ordered=2, least=2)]

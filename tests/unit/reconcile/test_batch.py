@@ -128,13 +128,27 @@ def test_a_deadline_at_risk_is_told_before_it_is_missed_and_then_by_how_much() -
     assert "requests were due by 2023-11-14 22:33 UTC, " in world.message("SLOMet")
 
 
-def test_under_a_budget_it_grows_to_the_gpus_that_are_left_and_tells_the_deadline_that_this_risks() -> None:
+def test_a_chat_of_equal_priority_has_its_gpus_while_the_deadline_allows_and_it_has_them_back_in_time() -> None:
     world = asleep()
-    budget(world, 8)
-    world.left = 250_000.0
+    world.pool(slo=None, batch={**BATCH, "finishWithin": "1h"}, targets=[{"name": "vllm", "min": 0, "max": 8}])
+    world.serve("chat", replicas=1, rate=6.0)
+    world.pool("chat", target="chat")
+    chat = world.services["chat"]
+    budget(world, 16)
+    world.left, came = 45_000.0, world.now
     world.step(minutes=12)
-    assert world.replicas == 2, "of four GPUs each"
-    assert [limit["name"] for limit in world.status()["lastDecision"]["limits"]] == ["GPUBudget"]
+    assert (world.replicas, chat.replicas) == (2, 2), "of four GPUs each"
+    chat.rate = 30.0
+    world.step(minutes=1)
+    assert (world.replicas, chat.replicas) == (0, 4)
+    assert "; 2 can wait without losing a deadline; GPUBudget h100 allows 0" in world.decision().reason
+    assert world.condition("SLOMet") == ("True", "DeadlinesHold")
+    world.step(minutes=10)
+    assert (world.replicas, chat.replicas) == (1, 3), "the first comes back from demand that is as high as before"
+    chat.rate = 6.0
+    while world.left > 0.0:
+        world.step()
+    assert world.now - came < 3600.0
 
 
 def test_a_rate_takes_as_many_full_replicas_as_serve_it_while_there_is_work_and_says_what_it_lacks() -> None:

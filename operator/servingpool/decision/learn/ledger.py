@@ -43,6 +43,8 @@ class Ledger:
     """Replica-seconds of a request or a token; None before it was known."""
     spread: float = DEFAULT.prior_error
     """Relative spread of the cost over some hours."""
+    had: float = 0.0
+    """Replicas when it last had all that it wanted: of these it may lend some."""
     unit: str = "requests"
     """The unit of all amounts."""
 
@@ -60,10 +62,8 @@ class Ledger:
             earliest = now - 0.5 * batch.within
             last = batch.due(now if self.known_at is None else max(min(self.known_at, now), earliest))
             dues = tuple(one._replace(at=min(one.at, last)) for one in dues)  # where less time is given than before
-            if dues and last - dues[-1].at <= (last - now) / DEADLINES:
-                dues = (*dues[:-1], Due(dues[-1].at, dues[-1].amount + more))
-            else:
-                dues = (*dues, Due(last, more))
+            near = dues and last - dues[-1].at <= (last - now) / DEADLINES
+            dues = (*dues[:-1], Due(dues[-1].at, dues[-1].amount + more)) if near else (*dues, Due(last, more))
         late = [one for one in dues if one.at <= now]
         if late:  # one entry, or the ledger of a pool that never catches up would grow for ever
             dues = (Due(late[0].at, math.fsum(one.amount for one in late)), *dues[len(late) :])
@@ -88,7 +88,5 @@ class Ledger:
 
     def _after(self, done: float) -> tuple[Due, ...]:
         """What is left once so much of the earliest is done."""
-        left = (
-            (one, sum_ - done) for one, sum_ in zip(self.dues, accumulate(one.amount for one in self.dues), strict=True)
-        )
+        left = zip(self.dues, (each - done for each in accumulate(one.amount for one in self.dues)), strict=True)
         return tuple(Due(one.at, min(one.amount, rest)) for one, rest in left if rest > EPSILON)

@@ -369,8 +369,7 @@ def _waited(pool: Pool, recent: Slice) -> float:
     bound = pool.slo.time_to_first_token
     judged = recent.first_tokens.total
     by_histogram = recent.total(Column.TTFT_SUM) / max(judged, 1.0)  # it may exclude the queue
-    by_queue = recent.total(Column.WAITED) / max(recent.total(Column.BEGUN), 1.0)
-    waited = 2.0 * max(by_histogram, by_queue)
+    waited = 2.0 * max(by_histogram, recent.total(Column.WAITED) / max(recent.total(Column.BEGUN), 1.0))
     late = recent.first_tokens.late
     if bound is not None and late >= 1.0:
         on_time = (judged - late) * bound / 2.0

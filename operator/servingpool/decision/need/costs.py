@@ -41,8 +41,7 @@ class Sizes(NamedTuple):
 
 def sizes(curve: Curve, allowance: float, highest: float, frontier: Frontier, most: int = SIZES) -> Sizes:
     """At `most` so many fleets, from the least to where even the highest demand is served with room to spare."""
-    enough = math.ceil(highest / curve.load_for(0.1 * allowance)) + 1
-    fleets, prices = frontier.upto(max(2, enough))
+    fleets, prices = frontier.upto(max(2, math.ceil(highest / curve.load_for(0.1 * allowance)) + 1))
     if len(fleets) > most:
         places = np.unique(np.geomspace(1.0, len(fleets), most).round()).astype(np.intp) - 1
         fleets, prices = fleets[places], prices[places]
@@ -146,8 +145,7 @@ def miss_penalty(
     if past is None:
         return greatest
     observed = past.observed[:, None]
-    highest = float(max(observed.max(), past.outlook.samples.max()))
-    every = sizes(curve, allowance, highest, frontier, SIZES_OF_PAST)
+    every = sizes(curve, allowance, float(max(observed.max(), past.outlook.samples.max())), frontier, SIZES_OF_PAST)
     costs = CostMatrix(States.of(past.outlook, curve, allowance), curve, every)
     late = past.counts[:, None] * observed * curve.cost(observed / every.fleets)
     work = past.counts * past.observed

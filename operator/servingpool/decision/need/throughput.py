@@ -17,6 +17,8 @@ starts, may keep fewer nearly full: then these suffice, for more would serve no 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -75,12 +77,11 @@ def needed(ledger: Ledger, running: float, flow: float, fleet: Standing, hold: f
     start, spare, waits_until = fleet.start, 1.0 + SPREADS * ledger.spread, math.inf
     cost = ledger.cost or 0.0
     work, amount, add, least = 0.5 * running * cost, 0.0, 0, 0.0
-    decides, at_risk, tightest, of_due, room = None, None, -math.inf, 0.0, fleet.most - fleet.all
+    at_risk, room, short = None, fleet.most - fleet.all, list[tuple[float, float, Due, float]]()
     for at, more in ledger.dues:
         work, amount, left = work + more * cost, amount + more, at - now
         missing = work * spare + start - fleet.serves(left)
-        if missing > tightest:
-            decides, tightest, of_due = Due(at, amount), missing, work
+        short.append((missing, left, Due(at, amount), work))
         if left <= start:  # what is ordered now comes too late for it
             least, lost = fleet.all, work > fleet.serves(left)
             late = work - fleet.serves(SHORT * start)
@@ -98,8 +99,13 @@ def needed(ledger: Ledger, running: float, flow: float, fleet: Standing, hold: f
     lasts = max(math.floor(work / (SHORT * start) + flow), float(now - ledger.busy_at < hold))
     replicas = fleet.all + add if add > 0 else min(fleet.all, max(math.ceil(least - EPSILON), lasts))
     lag = fleet.all * start - fleet.serves(start) + add * start
+    _, _, decides, of_due = max(short, key=itemgetter(0), default=(0.0, 0.0, None, 0.0))
     finishes = now + (of_due + lag) / replicas if replicas > 0.0 and decides is not None else None
-    return Wanted(replicas, "", None, decides, finishes, at_risk, waits_until)
+    # One that is asked for a cold start later serves another one later. So near its end no work is interrupted.
+    more, away = min(replicas, fleet.most) - fleet.all, (SHORT if add else WORTH) * start
+    spared = [(more * left - add * start - missing) / away for missing, left, _, _ in short]
+    may_wait = max(0.0, math.floor(min([*spared, replicas]) + EPSILON))
+    return Wanted(replicas, "", None, decides, finishes, at_risk, waits_until, may_wait)
 
 
 def steady(ledger: Ledger, rate: Rate, paid: float, flow: float, fleet: Standing, params: Params, now: float) -> Wanted:
@@ -147,12 +153,15 @@ def plan(
         found = steady(ledger, batch.rate, paid, flow, fleet, pool.params, now)
     else:
         found = needed(ledger, running, flow, fleet, pool.params.scale_down_window, now)
-    replicas = max(found.replicas, fleet.all) if isinstance(waiting, Unknown) else found.replicas
-    replicas += hung if replicas > 0.0 else 0.0
-    # Each replica less leaves the work of one undone.
-    fleets = np.arange(1.0, max(1.0, math.ceil(replicas)) + 1.0)
-    course = Course(fleets, fleets[-1] - fleets, float(math.ceil(replicas)), 0.0, NOTHING_LATE)
-    found = found._replace(replicas=replicas, course=course)
+        if fleet.all >= found.replicas and found.waits_until == math.inf:
+            ledger = replace(ledger, had=found.replicas)
+    if (unknown := isinstance(waiting, Unknown)) or len(pool.targets) > 1:  # which of several could be had again?
+        found = found._replace(replicas=max(found.replicas, fleet.all * unknown), may_wait=0.0)
+    replicas = found.replicas + (hung if found.replicas > 0.0 else 0.0)
+    found = found._replace(replicas=replicas, had=ledger.had)
+    # Each replica less leaves the work of one undone, but for those that it lends.
+    fleets, must = np.arange(1.0, max(1.0, math.ceil(replicas)) + 1.0), math.ceil(replicas) - found.lends
+    found = found._replace(course=Course(fleets, np.maximum(must - fleets, 0.0), must, 0.0, NOTHING_LATE))
     return found._replace(why=found.why or _said(found, ledger, waiting, running, batch)), ledger
 
 

@@ -109,8 +109,7 @@ class Lateness:
         recent = part if part.seconds >= MINUTE else self.window.last(MINUTE)
         # No time passed before a first token.
         later = recent.total(Column.GENERATED) - recent.total(Column.TTFT_COUNT)
-        tokens = max(later, recent.total(Column.ITL_COUNT), 1.0)
-        return recent.total(Column.ITL_SUM) / tokens
+        return recent.total(Column.ITL_SUM) / max(later, recent.total(Column.ITL_COUNT), 1.0)
 
 
 class Queues(NamedTuple):

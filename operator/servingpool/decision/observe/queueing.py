@@ -139,8 +139,7 @@ def looked(
         left = {"": gateway.arrivals - gateway.queue}
     known = [one.running for one in samples if not isinstance(one.running, Unknown)]
     told = math.fsum(known) if 0 < len(known) == len(samples) else Unknown("the engines do not tell what runs")
-    look = Look(at, math.fsum(queues), left, told)
-    return (*(one for one in before if one.at > at - KEPT - bound), look)
+    return (*(one for one in before if one.at > at - KEPT - bound), Look(at, math.fsum(queues), left, told))
 
 
 def growth(looks: tuple[Look, ...], bound: float, horizon: float, at: float) -> Growth | None:

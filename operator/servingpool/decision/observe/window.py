@@ -153,7 +153,8 @@ class SampleWindow:
         # The gateway's queue before the window's first tick is in the row before it.
         since = Slice(self.rows[-len(window.rows) - 1 :])
         seconds = window.seconds if len(since.rows) > len(window.rows) else float(window.rows[1:, Column.SPAN].sum())
-        held = since.change_of(Column.GATEWAY) / seconds if seconds > 0.0 else 0.0
+        gateway = since.known(Column.GATEWAY)
+        held = float(gateway[-1] - gateway[0]) / seconds if seconds > 0.0 and len(gateway) > 1 else 0.0
         prompt, steps = self.lengths(interval, params)
         waiting = window.rows[-1, Column.WAITING]
         return Demand(
@@ -249,11 +250,6 @@ class Slice:
         verdicts = self.rows[:, [Column.JUDGED, Column.LATE]]
         verdicts[np.isnan(verdicts)] = 0.0
         return Misses(*verdicts.sum(axis=0).tolist())
-
-    def change_of(self, column: int) -> float:
-        """Last value minus first of a gauge column; 0 where either is missing."""
-        values = self.known(column)
-        return float(values[-1] - values[0]) if len(values) > 1 else 0.0
 
     def highest(self, column: int) -> float | None:
         """Largest known value of a column."""
