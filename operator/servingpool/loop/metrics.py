@@ -127,7 +127,7 @@ FIGURES: Mapping[Metric, Callable[[Decided], Reading]] = {
     Metric.HEADROOM_REPLICAS: lambda d: max(0, d.decision.bounds.most.replicas - d.decision.replicas),
     Metric.HEADROOM_WORK: _headroom,
     Metric.REPLICA_COST: lambda d: _or_unknown(d.replica_cost),
-    Metric.TTFT_BOUND: lambda d: _or_unknown(d.slo.time_to_first_token),
+    Metric.TTFT_BOUND: lambda d: NO_SLO if d.slo is BATCH_SLO else _or_unknown(d.slo.time_to_first_token),
     Metric.TPOT_BOUND: lambda d: _or_unknown(d.slo.time_per_output_token),
     Metric.LAST_CHANGE_FROM: lambda d: UNCHANGED if d.change is None else d.change.from_,
     Metric.LAST_CHANGE_TO: lambda d: UNCHANGED if d.change is None else d.change.to,

@@ -225,3 +225,6 @@ def test_the_objective_is_shown_in_the_unit_of_the_attainment() -> None:
     world = serving(slo={"timeToFirstToken": "2s", "attainment": 99.5})
     world.step()
     assert figure(exposed(world), "objective_ratio") == pytest.approx(0.995)
+    world.pool(slo=None, throughput={"outputTokensPerSecond": 500})
+    world.step()
+    assert figure(exposed(world), "time_to_first_token_bound_seconds") is None
