@@ -2,10 +2,11 @@
 
 In: memory, targets and a capacity within all bounds. Out: the memory in replicas of the reference, the `Fleet` as it
 stands, and its `Split`, a `Part` for each target. A mix follows from a capacity by four rules: the cheapest mix that
-has it; what stands is kept unless another mix saves `Params.worth_moving`; nothing is removed before what replaces it
-is Ready; a target that does not deliver counts for what it delivers, and keeps one pending replica as a probe. Nothing
-stands in for a target alone, so all its ordered replicas count. Of a kind that removes the highest ordinals
-first, as many stay as keep the replicas that serve.
+has it; what stands is kept unless another mix saves `Params.worth_moving`, or has as much more for the money that a
+rate may spend; nothing is removed before what replaces it is Ready, unless both would cost more than that; a target
+that does not deliver counts for what it delivers, and keeps one pending replica as a probe. Nothing stands in for a
+target alone, so all its ordered replicas count. Of a kind that removes the highest ordinals first, as many stay as keep
+the replicas that serve.
 """
 
 from __future__ import annotations
@@ -111,10 +112,12 @@ class Fleet:
         """Capacity of all replicas that can be had now."""
         return capacity(self.offers, self._within(greatest(self.offers), self.offers))
 
-    def paid_by(self, most: float) -> float:
-        """Capacity of the largest mix at this price at most."""
-        found = front(self.offers, self.reachable)
-        return float(max(found.capacities[found.prices <= most], default=0.0))
+    def paid_by(self, money: float) -> float:
+        """Capacity of the largest mix that costs no more: beside what stands, unless another one has much more."""
+        beside = self._beside_what_stands(self.offers, grows=True)
+        fronts = (front(offers, self.reachable) for offers in (self.offers, beside))
+        free, kept = (float(max(one.capacities[one.prices <= money], default=0.0)) for one in fronts)
+        return kept if kept >= (1.0 - self.pool.params.worth_moving) * free else free
 
     @property
     def replaced(self) -> bool:
@@ -186,37 +189,45 @@ class Fleet:
             mix = cheapest_mix(offers, need)
         return self._at_least(self._within(mix, offers), offers, self.pool.min_replicas)
 
-    def split(self, limited: Limited, *, move: bool, trial: bool, keep: bool = False) -> Split:
+    def split(self, limited: Limited, *, move: bool, trial: bool, keep: bool = False, money: float = math.inf) -> Split:
         """Replicas of each target for this capacity, and the capacity with the limits that splitting it met.
 
         `move`: it may move to a cheaper mix. `trial`: a target that never served may get its first replica, which shows
         its speed. `keep`: what is needed is not known for certain, so nothing goes for it but what is replaced.
+        `money`: what it may cost; for that another mix takes the place of what stands at once.
         """
         need = limited.replicas
         zero = need <= 0.0 and self.pool.min_replicas == 0 and not (keep and any(one.requested for one in self.lines))
         keep = keep and need >= self.standing * (1.0 - EQUAL) and not zero
         offers = self._offers(zero=True) if zero else self.offers
-        order = self._with_probes(self._mix(offers, need, move=move and not zero, keep=keep), offers, need, zero=zero)
+        mix = self._mix(offers, need, move=move and not zero, keep=keep)
+        if dear := price(offers, mix) > money:
+            found = front(offers, need)
+            fits = found.mixes[(found.prices <= money) & (found.mixes.sum(axis=1) <= self.pool.max_replicas)]
+            mix = self._at_least(fits[-1].tolist() if len(fits) else mix, offers, self.pool.min_replicas)
+        order = self._with_probes(mix, offers, need, zero=zero)
         if not zero:
             order = self._with_trial(order, begin=trial)
         if keep:
             order = self._with_ordered(order)
-        order, limited = self._in_steps(*self._with_lowest(self._until_ready(order, need), limited))
+        order, limited = self._in_steps(*self._with_lowest(order if dear else self._until_ready(order, need), limited))
         return tuple(line._replace(replicas=count) for line, count in zip(self.lines, order, strict=True)), limited
 
     def _mix(self, offers: Sequence[Offer], need: float, *, move: bool, keep: bool) -> Mix:
         """The cheapest mix that only adds to what stands, or only removes from it; another where that saves enough."""
-        grows = keep or need * share_of(len(offers)) > self.standing
-        near = []
-        for offer, line in zip(offers, self.lines, strict=True):
-            stands = max(offer.least, min(line.credited, offer.most))
-            near.append(offer._replace(least=stands) if grows else offer._replace(most=stands))
+        near = self._beside_what_stands(offers, grows=keep or need * share_of(len(offers)) > self.standing)
         mix = self._at_least(self._cheapest(near, need), offers, self.pool.min_replicas)
         if move and any(line.stuck is None for line in self.lines):
             best = self._cheapest(offers, need)
             if price(offers, best) < (1.0 - self.pool.params.worth_moving) * price(offers, mix):
                 return tuple(map(max, mix, best))
         return mix
+
+    def _beside_what_stands(self, offers: Sequence[Offer], *, grows: bool) -> list[Offer]:
+        """The offers with all that stands at least, or at most."""
+        stands = [max(one.least, min(line.credited, one.most)) for one, line in zip(offers, self.lines, strict=True)]
+        field = "least" if grows else "most"
+        return [one._replace(**{field: count}) for one, count in zip(offers, stands, strict=True)]
 
     def _with_probes(self, mix: Mix, offers: Sequence[Offer], need: float, *, zero: bool) -> Mix:
         """One pending replica more of each absent target that would be ordered if it delivered."""

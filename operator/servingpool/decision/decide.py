@@ -64,10 +64,10 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         updated = updated._replace(memory=tried(updated, planned, seen, pool, now))
     memory = remembered(updated, pool, planned, now)
     queues = Queues.recent(seen, memory.last, {one.replica for one in standing}, now)
-    wanted = at_zero(seen, pool, memory, now, frontier)
+    wanted, money, paid = at_zero(seen, pool, memory, now, frontier), math.inf, math.inf
     if pool.batch is not None:
-        price = pool.batch.rate.price if pool.batch.rate else math.inf
-        paid = fleet.paid_by(price) if price < math.inf else math.inf
+        money = pool.batch.rate.price if pool.batch.rate else math.inf
+        paid = fleet.paid_by(money) if money < math.inf else math.inf
         work, ledger = throughput.plan(seen, pool, pool.batch, updated, fleet.reachable, paid, now)
         wanted = (wanted or work)._replace(replicas=min((wanted or work).replicas, paid))
         recommended = (*memory.recommendations, (now, wanted.replicas))
@@ -76,7 +76,9 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     limited = limit(seen, pool, bounds, memory, answer, now, queues.longest_wait, fleet)
     found = figures(pool, memory, updated, planned, queues, now)
     doubts = explain.doubts(memory, planned, standing, memory.absent(seen), pool)
-    parts, limited = _split(fleet, seen, pool, memory, planned, limited, now)
+    if limited.replicas > paid or memory.profile.ledger.known_at != now:  # what keeps replicas, keeps them at any price
+        money = math.inf
+    parts, limited = _split(fleet, seen, pool, memory, planned, limited, now, money)
     moved, need = moves(parts, memory.profile.reference), _need(pool, memory, planned, wanted, now)
     decision = Decision(
         at=now,
@@ -107,11 +109,12 @@ def _split(
     planned: Plan | Unknown,
     limited: Limited,
     now: float,
+    money: float,
 ) -> Split:
     """The replicas of each target. Unless all is certain, no target replaces another, and no new target is tried."""
     seen = memory.last.coverage >= 1.0 and memory.queue_unknown is None and memory.last.client_unknown is None
     if isinstance(planned, Unknown) or not (memory.calibrated(pool) and seen and not observation.rollout):
-        return fleet.split(limited, move=False, trial=False, keep=not memory.idle(pool, now))
+        return fleet.split(limited, move=False, trial=False, keep=not memory.idle(pool, now), money=money)
     # What will go soon is not replaced.
     worthwhile = limited.replicas <= planned.recommended * (1.0 + TOLERANCE)
     return fleet.split(limited, move=worthwhile, trial=not planned.idle and not memory.unused(pool, now))

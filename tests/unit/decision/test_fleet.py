@@ -135,6 +135,13 @@ class TestWhileTheNeedIsNotKnown:
         assert [part.replicas for part in parts] == [4, 0]
 
 
+def test_money_pays_for_a_mix_beside_what_stands_only_where_another_one_has_not_much_more() -> None:
+    for dear, found in ((10.0, (0, 6)), (2.1, (1, 5))):
+        some = fleet(line("dear", price=dear, ordered=1), line("cheap", price=2.0))
+        parts, _ = some.split(Limited(some.paid_by(12.2)), move=False, trial=False, keep=True, money=12.2)
+        assert tuple(part.replicas for part in parts) == found
+
+
 def test_a_base_does_not_keep_a_pool_from_zero() -> None:
     assert fleet(line(base=2, ordered=2), l40s(), least=0).fewest == 0.0
 

@@ -103,11 +103,6 @@ def test_the_largest_change_of_a_step_holds_for_what_is_given_up_too() -> None:
     assert granted(2, claim("a", ordered=6, wanted=6, max_change=1.0), claim("b", wanted=2, priority=9))["a"] == 5
 
 
-@pytest.mark.parametrize("lending", [True, False])
-def test_pools_without_gpus_of_the_budget_are_not_bounded_by_it(lending: bool) -> None:
-    assert granted(1, claim("cpu", gpus=0, wanted=9), claim("b", wanted=9), lending=lending) == {"cpu": 9, "b": 1}
-
-
 # Prefill and decode: neither is worth anything without the other.
 
 

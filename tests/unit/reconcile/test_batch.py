@@ -131,9 +131,8 @@ def test_a_deadline_at_risk_is_told_before_it_is_missed_and_then_by_how_much() -
 def test_a_chat_of_equal_priority_has_its_gpus_while_the_deadline_allows_and_it_has_them_back_in_time() -> None:
     world = asleep()
     world.pool(slo=None, batch={**BATCH, "finishWithin": "1h"}, targets=[{"name": "vllm", "min": 0, "max": 8}])
-    world.serve("chat", replicas=1, rate=6.0)
+    chat = world.serve("chat", replicas=1, rate=6.0)
     world.pool("chat", target="chat")
-    chat = world.services["chat"]
     budget(world, 16)
     world.left, came = 45_000.0, world.now
     world.step(minutes=12)

@@ -93,8 +93,8 @@ class _Grid(NamedTuple):
 def _grid() -> _Grid:
     knee, steep = (axis.ravel() for axis in np.meshgrid(KNEES, STEEPNESS, indexing="ij"))
     rise = 1.0 / (1.0 + (BINS / knee[:, None]) ** -steep[:, None])
-    share = (FLOORS[:, None] + (1.0 - FLOORS[:, None]) * rise[:, None, :]).reshape(-1, len(BINS))
-    miss = np.clip(share, 1e-9, 1.0)
+    share = FLOORS[:, None] + (1.0 - FLOORS[:, None]) * rise[:, None, :]
+    miss = np.clip(share.reshape(-1, len(BINS)), 1e-9, 1.0)
     return _Grid(
         floor=np.tile(FLOORS, len(rise)),
         log_steepness=np.log(steep),
@@ -356,8 +356,7 @@ def _back_to_the_queue(window: SampleWindow, load: Array, reach: float) -> float
     if not len(queued):
         return reach
     within = np.flatnonzero(load[: queued[-1]] <= OVERLOAD)
-    begin = within[-1] + 1 if len(within) else 0
-    return max(reach, float(window.rows[begin:, Column.SPAN].sum()))
+    return max(reach, float(window.rows[within[-1] + 1 if len(within) else 0 :, Column.SPAN].sum()))
 
 
 def _waited(pool: Pool, recent: Slice) -> float:

@@ -60,8 +60,7 @@ class QueueInTtft:
         if slope is None:
             return replace(added, excluded=known or self.excluded)
         # Clients that give up make a wait look longer and the slope smaller, so a verdict is not turned by a little.
-        least = params.included_slope * (2.0 if self.excluded else 1.0)
-        return replace(added, excluded=known or slope < least)
+        return replace(added, excluded=known or slope < params.included_slope * (2.0 if self.excluded else 1.0))
 
     @property
     def slope(self) -> float | None:

@@ -376,8 +376,7 @@ def _carried(in_all: Misses, attribution: LoadAttribution) -> Misses:
     Beyond the load of a full replica a queue grows without end: what follows from it says nothing of lower loads.
     """
     late = in_all.late if attribution.late <= OVERLOAD else 0.0
-    on_time = in_all.requests - in_all.late if attribution.on_time <= OVERLOAD else 0.0
-    return Misses(late + on_time, late)
+    return Misses(late + (in_all.requests - in_all.late if attribution.on_time <= OVERLOAD else 0.0), late)
 
 
 def _predicted(tick: _Tick, before: Memory, load: float) -> float | None:

@@ -216,8 +216,7 @@ def _for_the_usual(
     if step is None or busy.seconds <= 0.0 or not memory.calibrated(pool):
         return 1, None
     work, horizon = step.work(busy.prompt, busy.steps), memory.horizon(pool)
-    since = now if demand.asked_at is None else demand.asked_at
-    arriving = demand.arrived * work / max(horizon, now - since)
+    arriving = demand.arrived * work / max(horizon, 0.0 if demand.asked_at is None else now - demand.asked_at)
     level = max(min(step.work(*busy.rates), MOST_WORK), arriving) + demand.held * work / horizon
     forecast = profile.forecast.in_work(step, params)
     curve, allowance, penalty = _terms(pool, memory, step, forecast, frontier)

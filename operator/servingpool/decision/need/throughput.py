@@ -131,8 +131,8 @@ def plan(
     """The replicas for the work, and the ledger with it. `most`: that can be had; `paid`: that a rate's money pays."""
     memory, ledger, start = update.memory, update.memory.profile.ledger, update.memory.start(pool)
     mean, last = memory.window.last(pool.params.mean_window), Slice(memory.window.rows[-1:])
-    requests, tokens = mean.first_tokens.total, mean.total(Column.GENERATED)
-    tokens += 0.0 if batch.rate else mean.total(Column.PROMPTS)
+    requests = mean.first_tokens.total
+    tokens = mean.total(Column.GENERATED) + (0.0 if batch.rate else mean.total(Column.PROMPTS))
     each = tokens / requests if batch.unit != "requests" and min(requests, tokens) > 0.0 else 1.0
     held = memory.last.waiting if observation.ready else memory.last.gateway
     waiting = added(observation.backlog, held if isinstance(held, Unknown) else held * each)

@@ -289,8 +289,7 @@ def _compared(
     lost = np.isnan(table.figures) & ~np.isnan(was)
     # If one of eight ranks answers a scrape, the counts of the other seven seem new at the next: 24 replicas, not 4.
     sources = np.array([(new.sources, old.sources) for new, old in zip(table.now, before, strict=True)]).reshape(-1, 2)
-    ages = [ready[one.replica].age for one in table.metrics]
-    partial = (sources[:, 0] < sources[:, 1]) & (seconds <= ages)
+    partial = (sources[:, 0] < sources[:, 1]) & (seconds <= [ready[one.replica].age for one in table.metrics])
     out = partial | (recent & (table.fell | lost.any(axis=1)))
     samples: dict[str, Sample] = {}
     for place in np.flatnonzero(out).tolist():

@@ -75,8 +75,7 @@ def late_share_of_straddling(pooled: LatencyCount, bucket: tuple[float, float], 
     survive_upper = pooled.late + 0.5
     if not (lower < upper and survive_upper < survive_lower):
         return 0.5
-    position = (bound - lower) / (upper - lower)
-    survive_bound = survive_lower * math.pow(survive_upper / survive_lower, position)
+    survive_bound = survive_lower * math.pow(survive_upper / survive_lower, (bound - lower) / (upper - lower))
     return min(1.0, max(0.0, (survive_bound - survive_upper) / (survive_lower - survive_upper)))
 
 

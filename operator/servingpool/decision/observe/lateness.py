@@ -79,8 +79,7 @@ class Lateness:
         none that ended did, neither will those that have begun.
         """
         first = self._first_tokens(part)
-        bound = self.pool.slo.time_per_output_token if output_tokens else None
-        slow = self._slow(part, bound)
+        slow = self._slow(part, self.pool.slo.time_per_output_token if output_tokens else None)
         every = hopeless and slow.late >= slow.requests > 0.0
         late = first.late + (max(slow.late, first.requests) if every else slow.late) * (1.0 - first.share)
         return Misses(max(first.requests, late), late)

@@ -70,8 +70,7 @@ def queue(
     known: Points = () if before is None else ((before.at, 0.0),) if reset else before.joined
     points = [(then, min(count, total)) for then, count in known if then < at]
     points.append((at, total))
-    head = bisect_right(points, left, key=lambda point: point[1])
-    points = points[max(0, head - 1) :]
+    points = points[max(0, bisect_right(points, left, key=lambda point: point[1]) - 1) :]
     if len(points) > MOST_POINTS:
         points = [*points[:-1:2], points[-1]]
     return Queue(at, requests, tuple(points), at - _joined_at(points, min(total, left + room)), room)

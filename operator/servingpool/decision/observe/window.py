@@ -134,8 +134,7 @@ class SampleWindow:
         if requests <= 0.0:
             return 0.0, 0.0
         usual = longer.computed_prompts / requests
-        count = recent.first_tokens.total
-        prompt = (recent.computed_prompts + PROMPT_INERTIA * usual) / (count + PROMPT_INERTIA)
+        prompt = (recent.computed_prompts + PROMPT_INERTIA * usual) / (recent.first_tokens.total + PROMPT_INERTIA)
         return prompt, (longer.total(Column.ITL_COUNT) + requests) / requests
 
     def tokens_a_step(self, params: Params) -> float:
