@@ -23,8 +23,9 @@ from servingpool.api.group import BUDGET_PLURAL, GROUP, PLURAL, VERSION
 log = logging.getLogger(__name__)
 
 OURS: tuple[Kind, ...] = ((GROUP, VERSION, PLURAL), (GROUP, VERSION, BUDGET_PLURAL))
-OF_OTHERS = {"keda.sh"}
-"""Groups without which pools are served: their definitions are not ours, nor Kubernetes' own."""
+OF_OTHERS, SEEN = {"keda.sh"}, frozenset(("list", "watch"))
+"""Groups without which pools are served: their definitions are not ours, nor Kubernetes' own. Then the verbs without
+which kopf drops a kind as soon as a definition of any other group changes."""
 DEFINED = {GROUP, *OF_OTHERS}
 """Groups whose kinds may come and go while the operator runs."""
 
@@ -176,7 +177,7 @@ class Watches:
         when it looks, and a change while its watch of definitions is broken is none to it.
         """
         for kind in self._see:
-            one, watched = Resource(*kind, namespaced=True), self.insights.watched_resources
+            one, watched = Resource(*kind, namespaced=True, verbs=SEEN), self.insights.watched_resources
             with contextlib.suppress(ClusterError):  # the next time
                 if kind[0] in DEFINED and one not in watched and await self._cluster.serves(kind):
                     log.info("%s are watched from now on.", kind[2])

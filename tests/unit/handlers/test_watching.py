@@ -7,7 +7,7 @@ from typing import Any
 
 import kopf
 import pytest
-from kopf._cogs.structs.references import NamespaceName, Resource
+from kopf._cogs.structs.references import NamespaceName
 
 from servingpool.adapters.cluster.cache import ClusterCache
 from servingpool.adapters.cluster.errors import ClusterError, Forbidden
@@ -263,7 +263,7 @@ async def test_a_kind_whose_definition_came_unseen_is_watched_within_a_minute(ki
     world.watches.insights.ready_resources.set()
     world.served = {kind}
     await world.watches.forget_deleted()
-    assert world.watches.insights.watched_resources == {Resource(*kind)}
+    assert [(*one, one.verbs) for one in world.watches.insights.watched_resources] == [(*kind, {"list", "watch"})]
 
 
 async def test_an_api_server_that_was_restored_from_a_backup_fails_the_probe() -> None:
