@@ -53,6 +53,8 @@ class PoolNeed:
     """GPUs of a replica of the reference target; 0 where unknown."""
     had: int = 0
     """Replicas of a batch that others may have on loan."""
+    lent: bool = False
+    """As `Claim.lent`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,8 @@ def claims_of(need: PoolNeed, floor: int, claims: Mapping[str, Claim]) -> dict[s
             least=least[name],
             floor=floors[name],
             had=need.had if len(need.targets) == 1 else 0,
-            optional=wanted - max(least[name], sum(1 for each, _ in needed if each == name)),
+            lent=need.lent,
+            optional=wanted - max(least[name] - need.lent, sum(1 for each, _ in needed if each == name)),
         )
         for name, claim in claims.items()
     }

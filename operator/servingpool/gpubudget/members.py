@@ -99,13 +99,8 @@ class Membership:
         if self._edition != self._cache.edition:
             self._edition, self._selected, self.invalid, self.unusable = self._cache.edition, {}, {}, {}
             held = {budget.metadata.name: budget for budget in self._budgets}
-            found = [self._parsed(name, raw, held) for name, raw in self._cache.budgets.items()]
-            self._budgets = tuple(
-                sorted(
-                    (one for one in found if one is not None),
-                    key=lambda one: (one.metadata.creation_timestamp, one.metadata.name),
-                )
-            )
+            found = [one for name, raw in self._cache.budgets.items() if (one := self._parsed(name, raw, held))]
+            self._budgets = tuple(sorted(found, key=lambda one: (one.metadata.creation_timestamp, one.metadata.name)))
         return self._budgets
 
     def candidates(self, key: Key, raw: Raw) -> tuple[GPUBudget, ...]:
@@ -135,9 +130,8 @@ class Membership:
             at = key[0], frozenset(labels.items())
             if at not in found:
                 around = dict(self._cache.namespaces.get(key[0], {}))
-                found[at] = next(
-                    (joined[name] for name, one in selecting.items() if _admits(one, labels, around)), None
-                )
+                admitting = (joined[name] for name, one in selecting.items() if _admits(one, labels, around))
+                found[at] = next(admitting, None)
             names[key] = found[at] or "/".join(key)
         # Of two pools of which the older is in Recommend, the younger scales: the later entry.
         scaled = {target: pool for own in owners(self._cache.pools).values() for target, pool in own.items()}
@@ -262,9 +256,8 @@ def _joined(selecting: Mapping[str, BudgetSpec]) -> dict[str, str]:
 
 
 def _meet(one: BudgetSpec, other: BudgetSpec) -> bool:
-    return not (
-        one.pool_selector.excludes(other.pool_selector) or one.namespace_selector.excludes(other.namespace_selector)
-    )
+    apart = one.pool_selector.excludes(other.pool_selector)
+    return not (apart or one.namespace_selector.excludes(other.namespace_selector))
 
 
 def named_versions(pools: Iterable[Raw]) -> dict[TargetKey, str]:

@@ -75,11 +75,8 @@ def claims_in(
 
 
 def _standing(one: Member) -> Claim:
-    held = one.held
-    placed = len(held.made)
-    return Claim(
-        one.claimed_as, held.each, held.ordered, held.gpus, held.ordered, None, priority=one.priority, placed=placed
-    )
+    own, name = one.held, one.claimed_as
+    return Claim(name, own.each, own.ordered, own.gpus, own.ordered, None, priority=one.priority, placed=len(own.made))
 
 
 def _of_pool(pool: str, asked: Sequence[Wanted], claims: Mapping[str, Claim], floor: int) -> dict[str, Claim]:
@@ -146,18 +143,15 @@ def need_of(plan: StagePlan) -> PoolNeed:
         least=least_of(plan),
         gpus=next(one.gpus for one in plan.seen.targets if one.name == plan.memory.profile.reference),
         had=0 if found is None else int(found.had),
+        lent=found is not None and not decision.bounds.least.replicas and 0 < decision.replicas <= found.may_wait,
     )
 
 
 def least_of(plan: StagePlan) -> int:
-    """Min in force, without replicas that go with the other role.
-
-    At 0 the first replica ranks with the mins, unless it can wait.
-    """
+    """Min in force, without replicas that go with the other role. At 0 the first replica ranks with the mins."""
     decision, least = plan.decision, plan.decision.bounds.least
     own = least.replicas if least.beside is None else plan.seen.pool.spec.min
-    waits = 0.0 if decision.wanted is None else decision.wanted.may_wait
-    return max(own, min(1, int(decision.replicas - waits)))
+    return max(own, min(1, decision.replicas))
 
 
 def misses_of(decision: Decision, replicas: int, attainment: float) -> tuple[float, ...] | None:

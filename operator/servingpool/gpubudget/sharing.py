@@ -75,7 +75,9 @@ class Claim:
     """Replicas of `wanted` that only replace others or are tried: a pool that does not get them lacks nothing."""
     had: int = 0
     """Replicas of a batch that others may have on loan. It gets back those that it needs from whom it would have kept
-    them: the hysteresis of the holder is made up for."""
+    them: the hysteresis of the holder is made up for, and what was firm stays it."""
+    lent: bool = False
+    """Its one min can wait: it goes to where it is worth more, but to nobody's min, for that would be firm there."""
     pair: str = ""
     """Its pool, where that has prefill and decode and all their targets lie in the budget: neither role gets a replica
     without one of the other. Empty for others."""
@@ -166,6 +168,13 @@ class _Deal:
         self.picks.append(claim)
         return True
 
+    def lend(self, claim: Claim) -> None:
+        """Leave a min that was given to where it is worth more. For its claim it stays firm."""
+        at = self.picks.index(claim)
+        del self.picks[at]
+        self.kept[claim.pool] = claim.gpus * self.firm.pop(at)
+        self.left, self.shares[claim.pool] = self.left + claim.gpus, 0
+
     def begin(self, pair: Sequence[Claim], able: Sequence[Claim], own: int) -> bool:
         """The first replicas of both roles of a pair at once, of claims that are `able`. False where they do not fit.
 
@@ -201,7 +210,8 @@ def share(
     pairs = _pairs(sharing)
     _give_floors(deal, sharing, pairs)
     own = Counter[str]() if lending else _set_aside(deal, ranked)
-    firm |= {claim.pool: min(claim.least, claim.ordered, before.get(claim.pool, 0) // claim.gpus) for claim in sharing}
+    stood = {claim.pool: claim.ordered or min(1, claim.had) for claim in sharing}
+    firm |= {one.pool: min(one.least, stood[one.pool], before.get(one.pool, 0) // one.gpus) for one in sharing}
     stands = {claim.pool: min(claim.least, claim.standing) for claim in sharing}
     nodes = stands | {claim.pool: claim.standing * claim.gpus for claim in fixed}
     # Where less fits than was firm, for the budget was lowered, those that have a node come first.
@@ -210,6 +220,8 @@ def share(
     _keep_the_rest(deal, gpus, sharing, fixed)
     begun = _give_mins(deal, sharing, pairs, own, {claim.pool: claim.least for claim in sharing})
     deal.settle(gpus, ranked)
+    for claim in (one for one in sharing if one.lent and one.floor < one.gpus and deal.shares[one.pool] == 1):
+        deal.lend(claim)
     unknown = [claim for claim in begun if claim.misses is None]
     for claim in unknown:
         deal.give(claim, min(claim.wanted, claim.standing))
@@ -310,10 +322,8 @@ def _pairs(sharing: Iterable[Claim]) -> Mapping[str, Sequence[Claim]]:
 
 def spare(gpus: int, claims: Iterable[Claim], grants: Mapping[str, Grant], *, lending: bool, leaving: int = 0) -> int:
     """GPUs of a budget that nobody holds, is due, or has a claim to that is not lent: free for whoever wants more."""
-    taken = leaving
-    for claim in claims:
-        taken += max(claim.held, grants[claim.pool].share * claim.gpus, 0 if lending else claim.floor)
-    return max(0, gpus - taken)
+    taken = sum(max(one.held, grants[one.pool].share * one.gpus, 0 if lending else one.floor) for one in claims)
+    return max(0, gpus - taken - leaving)
 
 
 def _by_worth(deal: _Deal, claims: Iterable[Claim]) -> None:

@@ -7,7 +7,8 @@ replica, so that the loss of a replica loses no deadline.
 
 As many replica-seconds are spent whether few replicas work for long or many for a short time; only cold starts differ.
 So replicas are added for the least peak, and stay while there is work for them. A start that would work for less than
-`WORTH` cold starts waits for more work, as long as waiting asks for no further replica. What is not known is not done:
+`WORTH` cold starts waits for more work, as long as waiting asks for no further replica; what others have on loan is
+asked for all the time, so that it stays firm. What is not known is not done:
 while the backlog is unknown, what was known of it counts, and nothing is removed.
 
 A rate takes as many full replicas as serve it, or as its money pays. What runs, and what waits within `SHORT` cold
@@ -74,8 +75,7 @@ def needed(ledger: Ledger, running: float, flow: float, fleet: Standing, hold: f
     """
     if ledger.cost is None and ledger.dues:
         return Wanted(max(fleet.all, 1.0), due=ledger.dues[0])
-    start, spare, waits_until = fleet.start, 1.0 + SPREADS * ledger.spread, math.inf
-    cost = ledger.cost or 0.0
+    start, spare, cost, waits_until = fleet.start, 1.0 + SPREADS * ledger.spread, ledger.cost or 0.0, math.inf
     work, amount, add, least = 0.5 * running * cost, 0.0, 0, 0.0
     at_risk, room, short = None, fleet.most - fleet.all, list[tuple[float, float, Due, float]]()
     for at, more in ledger.dues:
@@ -90,21 +90,22 @@ def needed(ledger: Ledger, running: float, flow: float, fleet: Standing, hold: f
             least = max(least, fleet.all - max(0.0, -missing / left))
             wanted, later = math.ceil(missing / (left - start) - EPSILON), left - 2.0 * start
             then, lost = math.ceil(missing / later - EPSILON) if later > 0.0 else math.inf, wanted > room
-            if missing >= WORTH * start * wanted or then > min(wanted, room):
+            if missing >= WORTH * start * wanted or then > min(wanted, room) or fleet.all + wanted <= ledger.had:
                 add = max(add, wanted)
             elif wanted > 0:
                 waits_until = min(waits_until, now + later - missing / wanted)
-        if lost and at_risk is None:
-            at_risk = Due(at, amount)
+        at_risk = at_risk or (Due(at, amount) if lost else None)
     lasts = max(math.floor(work / (SHORT * start) + flow), float(now - ledger.busy_at < hold))
     replicas = fleet.all + add if add > 0 else min(fleet.all, max(math.ceil(least - EPSILON), lasts))
     lag = fleet.all * start - fleet.serves(start) + add * start
     _, _, decides, of_due = max(short, key=itemgetter(0), default=(0.0, 0.0, None, 0.0))
     finishes = now + (of_due + lag) / replicas if replicas > 0.0 and decides is not None else None
-    # One that is asked for a cold start later serves another one later. So near its end no work is interrupted.
-    more, away = min(replicas, fleet.most) - fleet.all, (SHORT if add else WORTH) * start
-    spared = [(more * left - add * start - missing) / away for missing, left, _, _ in short]
-    may_wait = max(0.0, math.floor(min([*spared, replicas]) + EPSILON))
+    # One that is asked for a cold start later serves another one later. One that serves takes longer to be worth giving
+    # away: so near its end no work is interrupted.
+    more, away = min(replicas, fleet.most) - fleet.all, SHORT * start
+    spared = min([(more * left - add * start - missing) / away for missing, left, _, _ in short], default=math.inf)
+    spared = min(spared, max(0.0, more) + max(0.0, spared - max(0.0, more)) * SHORT / WORTH, replicas)
+    may_wait = max(0.0, math.floor(spared + EPSILON))
     return Wanted(replicas, "", None, decides, finishes, at_risk, waits_until, may_wait)
 
 
@@ -129,7 +130,7 @@ def plan(
     observation: Observation, pool: Pool, batch: Batch, update: UpdateResult, most: float, paid: float, now: float
 ) -> tuple[Wanted, Ledger]:
     """The replicas for the work, and the ledger with it. `most`: that can be had; `paid`: that a rate's money pays."""
-    memory, ledger, start = update.memory, update.memory.profile.ledger, update.memory.start(pool)
+    memory, start = update.memory, update.memory.start(pool)
     mean, last = memory.window.last(pool.params.mean_window), Slice(memory.window.rows[-1:])
     requests = mean.first_tokens.total
     tokens = mean.total(Column.GENERATED) + (0.0 if batch.rate else mean.total(Column.PROMPTS))
@@ -138,8 +139,8 @@ def plan(
     waiting = added(observation.backlog, held if isinstance(held, Unknown) else held * each)
     running = (last.highest(Column.RUNNING) or 0.0) * each
     served = (last.rate(Column.BEGUN) or 0.0) * last.seconds * each
-    if ledger.unit != batch.unit:  # another objective: what a request cost is no cost of a token
-        ledger = Ledger(unit=batch.unit)
+    known = memory.profile.ledger  # of another objective: what a request cost is no cost of a token
+    ledger = known if known.unit == batch.unit else Ledger(unit=batch.unit)
     if now != ledger.at:
         cost = None if update.demand is None or min(served, tokens) <= 0.0 else update.demand.work_per_request / each
         ledger = ledger.update(waiting, running, served, batch, now).costing(cost, memory.interval)
@@ -156,20 +157,21 @@ def plan(
         if fleet.all >= found.replicas and found.waits_until == math.inf:
             ledger = replace(ledger, had=found.replicas)
     if (unknown := isinstance(waiting, Unknown)) or len(pool.targets) > 1:  # which of several could be had again?
-        found = found._replace(replicas=max(found.replicas, fleet.all * unknown), may_wait=0.0)
-    replicas = found.replicas + (hung if found.replicas > 0.0 else 0.0)
-    found = found._replace(replicas=replicas, had=ledger.had)
+        replicas = max(found.replicas, fleet.all * unknown)
+        # While it is unknown no more is lent, and what is lent is not called back for that.
+        lent = min(found.may_wait, replicas - fleet.all) if len(pool.targets) == 1 else 0.0
+        found = found._replace(replicas=replicas, may_wait=lent)
+    found = found._replace(replicas=found.replicas + hung * (found.replicas > 0.0), had=ledger.had)
     # Each replica less leaves the work of one undone, but for those that it lends.
-    fleets, must = np.arange(1.0, max(1.0, math.ceil(replicas)) + 1.0), math.ceil(replicas) - found.lends
+    fleets, must = np.arange(1.0, max(1.0, math.ceil(found.replicas)) + 1.0), math.ceil(found.replicas) - found.lends
     found = found._replace(course=Course(fleets, np.maximum(must - fleets, 0.0), must, 0.0, NOTHING_LATE))
     return found._replace(why=found.why or _said(found, ledger, waiting, running, batch)), ledger
 
 
 def _said(found: Wanted, ledger: Ledger, waiting: Reading, running: float, batch: Batch) -> str:
     """The sentence on the replicas."""
-    unit, said, due = batch.unit, "", found.due
-    if isinstance(waiting, Unknown):
-        said = f"the backlog is unknown ({waiting.reason}), so nothing is removed; "
+    unit, due = batch.unit, found.due
+    said = f"the backlog is unknown ({waiting.reason}), so nothing is removed; " if isinstance(waiting, Unknown) else ""
     if due is None:
         return f"{said}0 {unit} are known to wait and {running:,.0f} run"
     said += f"{due.amount:,.0f} {unit} due by {clock(due.at)}"
@@ -178,4 +180,5 @@ def _said(found: Wanted, ledger: Ledger, waiting: Reading, running: float, batch
     if found.finishes_at is None:
         return f"{said} wait for more work until {clock(min(found.waits_until, due.at))}, which saves a cold start"
     fleet = "1 replica" if found.replicas == 1.0 else f"{shown(found.replicas)} replicas"
-    return f"{said} finish at {clock(found.finishes_at)} with {fleet} at {found.replicas / ledger.cost:,.2f} {unit}/s"
+    said += f" finish at {clock(found.finishes_at)} with {fleet} at {found.replicas / ledger.cost:,.2f} {unit}/s"
+    return said if found.waits_until == math.inf else f"{said}; others are added by {clock(found.waits_until)}"
