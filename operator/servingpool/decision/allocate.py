@@ -4,9 +4,9 @@ In: memory, targets and a capacity within all bounds. Out: the memory in replica
 stands, and its `Split`, a `Part` for each target. A mix follows from a capacity by four rules: the cheapest mix that
 has it; what stands is kept unless another mix saves `Params.worth_moving`, or has as much more for the money that a
 rate may spend; nothing is removed before what replaces it is Ready, unless both would cost more than that; a target
-that does not deliver counts for what it delivers, and keeps one pending replica as a probe. Nothing stands in for a
-target alone, so all its ordered replicas count. Of a kind that removes the highest ordinals first, as many stay as keep
-the replicas that serve.
+that does not deliver counts for what it delivers, and keeps one pending replica as a probe. A target alone has nothing
+to stand in for it, so all its ordered replicas count. A StatefulSet removes its highest ordinals first, so it keeps
+every ordinal up to the highest one that must go on serving.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class Wanted(NamedTuple):
     waits_until: float = math.inf
     """Unix time in seconds until which no replica is added, unless more work comes; infinite where nothing waits."""
     may_wait: float = 0.0
-    """Of the replicas those without which no deadline is lost: asked for a cold start later, they still do."""
+    """Replicas that could be ordered a cold start later without losing a deadline."""
     had: float = 0.0
     """Replicas when it had all that it wanted."""
 

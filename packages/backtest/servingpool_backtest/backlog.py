@@ -43,7 +43,7 @@ class Backlogged:
     doubts: tuple[str, ...]
     """Why this is no verdict; empty where it is one."""
     unknowns: tuple[str, ...]
-    """What is taken for what the history does not tell."""
+    """Assumptions where the history tells nothing."""
     was: dict[str, float]
     """By the figure's name, as `auto`."""
     auto: dict[str, float]
@@ -123,7 +123,7 @@ def backlogged(header: Header, chunks: Iterable[Chunk], question: Question, batc
 
 
 def _taken(unknown: float, speed: str, start: float, *, blind: bool) -> Iterator[str]:
-    """What is taken for what the history does not tell."""
+    """The assumptions, in sentences."""
     if unknown:
         yield f"The backlog is unknown for {brief(unknown)}: what came then is spread evenly, and Auto is told nothing."
     yield f"A replica did {speed} while work waited. With Auto it does so too, from {brief(start)} after its order on."

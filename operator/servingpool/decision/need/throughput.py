@@ -7,9 +7,9 @@ replica, so that the loss of a replica loses no deadline.
 
 As many replica-seconds are spent whether few replicas work for long or many for a short time; only cold starts differ.
 So replicas are added for the least peak, and stay while there is work for them. A start that would work for less than
-`WORTH` cold starts waits for more work, as long as waiting asks for no further replica; what others have on loan is
-asked for all the time, so that it stays firm. What is not known is not done:
-while the backlog is unknown, what was known of it counts, and nothing is removed.
+`WORTH` cold starts waits for more work, as long as waiting asks for no further replica. Replicas that others have on
+loan are still asked for, so that the pool keeps its right to them. While the backlog is unknown, what was known of it
+counts, and nothing is removed.
 
 A rate takes as many full replicas as serve it, or as its money pays. What runs, and what waits within `SHORT` cold
 starts, may keep fewer nearly full: then these suffice, for more would serve no more.
