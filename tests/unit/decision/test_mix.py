@@ -57,14 +57,6 @@ def test_what_is_weighed_costs_as_little_as_any_mix_of_its_capacity(some: tuple[
     assert capacities[-1] >= min(last, capacity(some, greatest(some))) * (1.0 - 1e-9)
 
 
-def test_small_replicas_fill_what_a_large_one_would_leave_idle() -> None:
-    assert cheapest_mix((H100, L40S), 2.2) == (2, 1)
-
-
-def test_a_target_that_serves_nothing_stays_at_its_least() -> None:
-    assert cheapest_mix((Offer(0.0, 0.1, 1, 9), H100), 2.0) == (1, 2)
-
-
 def test_among_equals_the_earlier_target_is_taken() -> None:
     assert cheapest_mix((H100, H100), 3.0) == (3, 0)
 

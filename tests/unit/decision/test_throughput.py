@@ -14,9 +14,9 @@ from servingpool.decision.pool import Batch, Rate
 HOUR, START = 3600.0, 120.0
 
 
-def asked(*dues: tuple[float, float], ready: float = 0.0, most: float = 20.0, spread: float = 0.0) -> Wanted:
-    """For work of so many replica-hours by so many hours from now."""
-    ledger = Ledger(0.0, tuple(Due(at * HOUR, work * HOUR) for at, work in dues), 0.0, 0.0, 1.0, spread)
+def asked(*dues: tuple[float, float], ready: float = 0, most: float = 20, spread: float = 0, had: float = 0) -> Wanted:
+    """For work of so many replica-hours by so many hours from now, of a pool that had so many replicas."""
+    ledger = Ledger(0.0, tuple(Due(at * HOUR, work * HOUR) for at, work in dues), 0.0, 0.0, 1.0, spread, had)
     return needed(ledger, 0.0, 0.0, Standing(((0.0, ready),), most, START), 0.0, 0.0)
 
 
@@ -37,6 +37,12 @@ def test_a_little_work_is_started_as_late_as_one_replica_allows() -> None:
     waits = asked((4.0, 0.1))
     assert (waits.replicas, waits.waits_until) == (0.0, pytest.approx(4.0 * HOUR - 0.1 * HOUR - 3.0 * START))
     assert asked((0.1 + 2.9 * START / HOUR, 0.1)).replicas == 1.0
+
+
+def test_what_it_lent_is_asked_for_at_once_though_more_than_that_can_still_wait() -> None:
+    work = (0.2, 1500.0 / HOUR)
+    assert asked(work, ready=1.0).replicas == 1.0
+    assert asked(work, ready=1.0, had=2.0).replicas == 2.0
 
 
 def test_a_deadline_is_at_risk_once_what_is_kept_free_for_it_cannot_be_had() -> None:

@@ -8,8 +8,8 @@ replica, so that the loss of a replica loses no deadline.
 As many replica-seconds are spent whether few replicas work for long or many for a short time; only cold starts differ.
 So replicas are added for the least peak, and stay while there is work for them. A start that would work for less than
 `WORTH` cold starts waits for more work, as long as waiting asks for no further replica. Replicas that others have on
-loan are still asked for, so that the pool keeps its right to them. While the backlog is unknown, what was known of it
-counts, and nothing is removed.
+loan never wait: they are asked for, so that the pool keeps its right to them. While the backlog is unknown, what was
+known of it counts, and nothing is removed.
 
 A rate takes as many full replicas as serve it, or as its money pays. What runs, and what waits within `SHORT` cold
 starts, may keep fewer nearly full: then these suffice, for more would serve no more.
@@ -90,9 +90,9 @@ def needed(ledger: Ledger, running: float, flow: float, fleet: Standing, hold: f
             least = max(least, fleet.all - max(0.0, -missing / left))
             wanted, later = math.ceil(missing / (left - start) - EPSILON), left - 2.0 * start
             then, lost = math.ceil(missing / later - EPSILON) if later > 0.0 else math.inf, wanted > room
-            if missing >= WORTH * start * wanted or then > min(wanted, room) or fleet.all + wanted <= ledger.had:
-                add = max(add, wanted)
-            elif wanted > 0:
+            urgent = missing >= WORTH * start * wanted or then > min(wanted, room)
+            add = max(add, wanted if urgent else min(wanted, int(ledger.had - fleet.all)))
+            if wanted > add:
                 waits_until = min(waits_until, now + later - missing / wanted)
         at_risk = at_risk or (Due(at, amount) if lost else None)
     lasts = max(math.floor(work / (SHORT * start) + flow), float(now - ledger.busy_at < hold))
