@@ -356,7 +356,8 @@ def _back_to_the_queue(window: SampleWindow, load: Array, reach: float) -> float
     if not len(queued):
         return reach
     within = np.flatnonzero(load[: queued[-1]] <= OVERLOAD)
-    return max(reach, float(window.rows[within[-1] + 1 if len(within) else 0 :, Column.SPAN].sum()))
+    begin = within[-1] + 1 if len(within) else 0
+    return max(reach, float(window.rows[begin:, Column.SPAN].sum()))
 
 
 def _waited(pool: Pool, recent: Slice) -> float:

@@ -62,14 +62,13 @@ def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         memory = memory.interrupted()  # the clock was set back: nothing in the windows can be compared with now
     if memory.at is not None and now < memory.at + LEAST_SPAN:
         return UpdateResult.of(memory, *_known(memory, pool), pool)
-    longest = LONGEST_GAP
-    span = min(now - memory.at, longest) if memory.at is not None else 0.0
+    span = min(now - memory.at, LONGEST_GAP) if memory.at is not None else 0.0
     since = math.inf if memory.covered_at is None else now - memory.covered_at
     observation, gauge = with_believed_queue(observation, memory.gateway_gauge, memory.window, pool.params.stands_still)
     answers = short_answers(memory.window, memory.profile.engine.fit, pool.params)
     if answers.by_prompt and not pool.prefills:
         pool = replace(pool, prefills=True)
-    tick = _Tick(observation, pool, now, span, since if since <= longest else span)
+    tick = _Tick(observation, pool, now, span, since if since <= LONGEST_GAP else span)
     delta = diff_counters(
         observation,
         pool,
@@ -376,7 +375,8 @@ def _carried(in_all: Misses, attribution: LoadAttribution) -> Misses:
     Beyond the load of a full replica a queue grows without end: what follows from it says nothing of lower loads.
     """
     late = in_all.late if attribution.late <= OVERLOAD else 0.0
-    return Misses(late + (in_all.requests - in_all.late if attribution.on_time <= OVERLOAD else 0.0), late)
+    on_time = in_all.requests - in_all.late if attribution.on_time <= OVERLOAD else 0.0
+    return Misses(late + on_time, late)
 
 
 def _predicted(tick: _Tick, before: Memory, load: float) -> float | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import NamedTuple
 
 from servingpool.decision.engine import MOST_WORK, StepTime
 from servingpool.decision.learn.forecast import Outlook, WorkForecast
@@ -115,17 +114,10 @@ def _unread(memory: Memory) -> Unknown:
     return Unknown(f"samples lack {lacks}" if lacks else "no ready replica has a fresh sample")
 
 
-class Terms(NamedTuple):
-    """Curve, allowance and penalty by which a fleet size is chosen."""
-
-    curve: Curve
-    allowance: float
-    """Share of requests that may miss."""
-    penalty: float
-    """Penalty of a miss, in replicas."""
-
-
-def _terms(pool: Pool, memory: Memory, step: StepTime, forecast: WorkForecast, frontier: Frontier) -> Terms:
+def _terms(
+    pool: Pool, memory: Memory, step: StepTime, forecast: WorkForecast, frontier: Frontier
+) -> tuple[Curve, float, float]:
+    """Miss curve, share of requests that may miss, penalty of a miss in replicas: by these a fleet size is chosen."""
     profile, params = memory.profile, pool.params
     curve, allowed = posterior(profile.curve, pool, step), pool.slo.allowed
     ratio = profile.calibration.ratio(params)
@@ -136,7 +128,7 @@ def _terms(pool: Pool, memory: Memory, step: StepTime, forecast: WorkForecast, f
         penalty = miss_penalty(
             forecast, curve, allowance, greatest=greatest, frontier=frontier, held=held, params=params
         )
-    return Terms(curve, allowance, penalty)
+    return curve, allowance, penalty
 
 
 def backlog(engines: Iterable[float], gateway: Reading, *, work: float, horizon: float, load: float) -> float:
@@ -187,7 +179,7 @@ def at_zero(observation: Observation, pool: Pool, memory: Memory, now: float, fr
         return None
     requested = observation.ordered
     if demand.asked_at is not None:
-        replicas, course = _for_the_usual(pool, memory, demand, now, frontier)
+        replicas, course = _for_the_usual(pool, memory, demand, now - demand.asked_at, frontier)
         why = _requests(demand)
         if course is None:
             why = f"{why}; the usual demand is not learned yet"
@@ -207,16 +199,19 @@ def at_zero(observation: Observation, pool: Pool, memory: Memory, now: float, fr
 
 
 def _for_the_usual(
-    pool: Pool, memory: Memory, demand: GatewayDemand, now: float, frontier: Frontier
+    pool: Pool, memory: Memory, demand: GatewayDemand, asked_for: float, frontier: Frontier
 ) -> tuple[float, Course | None]:
-    """Replicas for the usual demand of busy hours, or for what has come where that is more; 1 if nothing is known."""
+    """Replicas for the usual demand of busy hours, or for what has come where that is more; 1 if nothing is known.
+
+    `asked_for`: seconds since the first request that came at 0 replicas.
+    """
     profile, params, busy = memory.profile, pool.params, memory.profile.busy
     # Windows are empty after a night at 0 replicas.
     step = profile.engine.step_time(params, tokens=busy.tokens, prompt=busy.prompt, steps=busy.steps)
     if step is None or busy.seconds <= 0.0 or not memory.calibrated(pool):
         return 1, None
     work, horizon = step.work(busy.prompt, busy.steps), memory.horizon(pool)
-    arriving = demand.arrived * work / max(horizon, 0.0 if demand.asked_at is None else now - demand.asked_at)
+    arriving = demand.arrived * work / max(horizon, asked_for)
     level = max(min(step.work(*busy.rates), MOST_WORK), arriving) + demand.held * work / horizon
     forecast = profile.forecast.in_work(step, params)
     curve, allowance, penalty = _terms(pool, memory, step, forecast, frontier)
