@@ -93,13 +93,6 @@ def _burns(long: str, short: str, *, enough: str = "") -> str:
 
 ARRIVALS = _of_pool("servingpool_arrival_rate")
 ENOUGH = f" and (1 - {HOUR}) * {_mean(ARRIVALS, '1h:1m', ARRIVALS)} * 3600 >= {FEWEST}"
-NOT_READY = tuple(
-    reason
-    for reason in Reason
-    if (reason.type, reason.status) == (ConditionType.READY, Truth.FALSE) and reason is not Reason.INTERNAL_ERROR
-)
-"""What ServingPoolNotReady covers; ServingPoolTurnFailed covers the rest."""
-
 SLO_ACTION = (
     "servingpool explain {{ $labels.pool }} -n {{ $labels.namespace }} names the state and what to do. "
     f"The state is the reason of SLOMet. {Reason.MAX_TOO_LOW} and {Reason.SCALE_UP_HELD_BACK}: replicas are missing, "
@@ -218,7 +211,11 @@ ALERTS = (
             Reason.TARGET_ENDING: "The target is being deleted, so it is not scaled. Its replicas go with it.",
             Reason.POOL_ENDING: "The pool is being deleted, so nothing is scaled. Replicas stay as they are.",
         },
-        action_of={reason: reason.action for reason in NOT_READY},
+        action_of={
+            each: each.action
+            for each in Reason
+            if (each.type, each.status) == (ConditionType.READY, Truth.FALSE) and each is not Reason.INTERNAL_ERROR
+        },
     ),
     Alert(
         name="ServingPoolSloBurnsFast",
@@ -266,6 +263,7 @@ ALERTS = (
         description="What is due first needs more replicas than can be had, or was not done by its deadline.",
         effect="Batch work is done late.",
         action="servingpool explain {{ $labels.pool }} -n {{ $labels.namespace }} names what is due and the limit.",
+        action_of={one: one.action for one in (Reason.DEADLINE_AT_RISK, Reason.DEADLINE_MISSED)},
     ),
     Alert(
         name="ServingPoolHeldBelowNeed",
@@ -286,9 +284,7 @@ ALERTS = (
         summary="Pool {{ $labels.namespace }}/{{ $labels.pool }} is held below its need.",
         description="The load needs {{ $value | humanize }} replicas, and a limit allows fewer.",
         effect="Requests miss the SLO, or soon will.",
-        action=(
-            "kubectl get sp shows the limit in column Why; most often it is max. Raise targets[].max if there are GPUs."
-        ),
+        action="kubectl get sp shows the limit in column Why. If it is max, raise targets[].max if there are GPUs.",
     ),
     Alert(
         name="ServingPoolReplicasNotReady",
@@ -327,9 +323,7 @@ ALERTS = (
             "max by (budget, namespace, pool) (servingpool_gpu_budget_held_gpus) > 0"
         ),
         summary="Pool {{ $labels.namespace }}/{{ $labels.pool }} waits for GPUs of GPUBudget {{ $labels.budget }}.",
-        description=(
-            "The budget grants the pool {{ $value | humanize }} more GPUs, and other pods still hold them after $(FOR)."
-        ),
+        description="The budget grants it {{ $value | humanize }} more GPUs. Other pods still hold them after $(FOR).",
         effect="The pool is smaller than its share of the budget, so requests may miss the SLO.",
         action=(
             "servingpool explain {{ $labels.pool }} -n {{ $labels.namespace }} names whose GPUs the pool waits for. "

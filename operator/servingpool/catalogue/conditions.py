@@ -13,10 +13,8 @@ from servingpool.catalogue.template import Entry, Templated
 
 _READY = ConditionType.READY, Truth.TRUE
 _NOT_READY = ConditionType.READY, Truth.FALSE
-_READY_UNKNOWN = ConditionType.READY, Truth.UNKNOWN
 _METRICS = ConditionType.METRICS_AVAILABLE, Truth.TRUE
 _NO_METRICS = ConditionType.METRICS_AVAILABLE, Truth.FALSE
-_METRICS_UNKNOWN = ConditionType.METRICS_AVAILABLE, Truth.UNKNOWN
 _MISSED = ConditionType.SLO_MET, Truth.FALSE
 _LIMITED = ConditionType.SCALING_LIMITED, Truth.TRUE
 _NO_DRAIN = ConditionType.DRAIN_READY, Truth.FALSE
@@ -86,7 +84,7 @@ class Reason(Templated, Entry):
     )
     READING_HISTORY = (
         "ReadingHistory",
-        _READY_UNKNOWN,
+        (ConditionType.READY, Truth.UNKNOWN),
         "Loading this pool's history from Prometheus; no decision until that is done.",
         "The pool is new, or the operator has restarted. Many new pools load one after another.",
         "Wait. The operator starts without history if Prometheus fails three times.",
@@ -372,7 +370,7 @@ class Reason(Templated, Entry):
     )
     NO_READY_REPLICAS = (
         "NoReadyReplicas",
-        _METRICS_UNKNOWN,
+        (ConditionType.METRICS_AVAILABLE, Truth.UNKNOWN),
         "No replica is ready, so there are no metrics to read.",
         "All replicas are starting, or the target has 0 replicas.",
         "Wait. If pods do not become ready, kubectl describe them.",
@@ -457,14 +455,14 @@ class Reason(Templated, Entry):
         _MISSED,
         "{amount:,.0f} {unit} due by {at} are at risk: they need more replicas than can be had. {said}.",
         "What is kept free for slower requests and for a lost replica is used up. A cold start later is too late.",
-        "Raise max, the GPUBudget or the quota, whichever the last decision's limits name, or give more time.",
+        "Raise max, the GPUBudget or the quota, whichever the last decision's limits name. Or set a later deadline.",
     )
     DEADLINE_MISSED = (
         "DeadlineMissed",
         _MISSED,
         "{amount:,.0f} {unit} were due by {at}, {late} ago, and still wait. {said}.",
         "Work was not done by its deadline.",
-        "Nothing, if it was once: it is done as soon as possible. Else raise max, or give more time.",
+        "Nothing if it was once: it is done as soon as possible. Else raise max, budget or quota, or give more time.",
     )
     BACKLOG_UNKNOWN = (
         "BacklogUnknown",

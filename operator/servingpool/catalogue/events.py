@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from servingpool.catalogue.condition_types import ConditionType, Truth
+from servingpool.catalogue.condition_types import ConditionType
 from servingpool.catalogue.template import Entry, Templated
 
-WARNED = {
-    ConditionType.READY: Truth.FALSE,
-    ConditionType.METRICS_AVAILABLE: Truth.FALSE,
-    ConditionType.SLO_MET: Truth.FALSE,
-    ConditionType.DRAIN_READY: Truth.FALSE,
-    ConditionType.ZERO_READY: Truth.FALSE,
-    ConditionType.TARGETS_AVAILABLE: Truth.FALSE,
-}
-"""Conditions that post a Warning event when they turn to this status; SLOMet only where no fleet size helps."""
+WARNED = (
+    *(ConditionType.READY, ConditionType.METRICS_AVAILABLE, ConditionType.SLO_MET),
+    *(ConditionType.DRAIN_READY, ConditionType.ZERO_READY, ConditionType.TARGETS_AVAILABLE),
+)
+"""Conditions that post a Warning event when they turn False; SLOMet only where no fleet size helps."""
 
 
 class EventReason(Templated, Entry):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from servingpool.catalogue.template import Entry
 
 POOL = ("namespace", "pool")
+BATCH = (*POOL, "unit")
 
 
 class Metric(Entry):
@@ -71,13 +72,6 @@ class Metric(Entry):
         "share",
         "Share of requests expected to miss at the horizon with the desired replicas.",
         "Absent where that size was not weighed.",
-    )
-    LATENESS_SOURCE = (
-        "servingpool_lateness_source",
-        "",
-        "1 for what tells whether a first token was late.",
-        "Anything but the TTFT histogram: that excludes queue time.",
-        (*POOL, "source"),
     )
     LAST_CHANGE = (
         "servingpool_last_change_timestamp_seconds",
@@ -422,10 +416,7 @@ class Metric(Entry):
         "servingpool_allowance_ratio",
         "share",
         "Share of requests that the fleet is sized to miss.",
-        (
-            "Floor + 0.7 x fast factor x slow factor x (allowed - floor) / calibration. "
-            "At least 0.1 x allowed above the floor; more where the floor exceeds allowed."
-        ),
+        "Floor + 0.7 x both factors x (allowed - floor) / calibration. At least 0.1 x allowed above the floor.",
     )
     MISS_PENALTY = (
         "servingpool_miss_penalty",
@@ -457,17 +448,37 @@ class Metric(Entry):
         "Most replicas recommended within the scale-down window.",
         "A scale-down stops there.",
     )
-    HEADROOM_REPLICAS = (
-        "servingpool_headroom_replicas",
-        "replicas",
-        "Replicas that may still come before max is reached.",
-        "max_replicas less desired_replicas. A GPUBudget may have fewer GPUs: see headroom_gpus.",
+    BATCH_BACKLOG = (
+        "servingpool_batch_backlog",
+        "requests or tokens, see unit",
+        "Work of spec.batch that waits in broker, gateway and engines.",
+        "Absent while the backlog's query has no answer that can be used.",
+        BATCH,
     )
-    HEADROOM_WORK = (
-        "servingpool_headroom_work_replicas",
-        "replicas kept fully busy",
-        "Work that the ready replicas could take in addition before the SLO breaks.",
-        "(safe_load - load) x ready_replicas. Below 0 the SLO breaks. Absent for several targets.",
+    BATCH_RATE = (
+        "servingpool_batch_planned_rate",
+        "requests/s or tokens/s, see unit",
+        "What the desired replicas do of spec.batch per second, once they are ready.",
+        "servingpool_batch_backlog falls by that, less what comes. Absent until a request's cost is known.",
+        BATCH,
+    )
+    BATCH_DEADLINE = (
+        "servingpool_batch_deadline_timestamp_seconds",
+        "seconds",
+        "Unix time of the deadline with the least time to spare.",
+        "Absent while nothing waits.",
+    )
+    BATCH_FINISH = (
+        "servingpool_batch_finish_timestamp_seconds",
+        "seconds",
+        "Unix time at which the desired replicas will have done what is due by that deadline.",
+        "After batch_deadline_timestamp_seconds: it is late. Absent while no replica is to run.",
+    )
+    BATCH_DEFERRED = (
+        "servingpool_batch_deferrable_replicas",
+        "replicas",
+        "Needed replicas that can wait without losing a deadline of spec.batch.",
+        "Other pools of a GPUBudget may have their GPUs. With fewer than the others, deadlines are at risk.",
     )
     IDLE_TIME = (
         "servingpool_idle_seconds",

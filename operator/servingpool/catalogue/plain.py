@@ -10,8 +10,4 @@ def plain(text: str, keep: str = "") -> str:
     """
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() or one in keep else _escaped(one) for one in text)
-
-
-def _escaped(one: str) -> str:
-    return one.encode("unicode_escape").decode("ascii")
+    return "".join(one if one.isprintable() or one in keep else one.encode("unicode_escape").decode() for one in text)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from operator import attrgetter
 from types import MappingProxyType
 
@@ -19,8 +20,8 @@ from prometheus_client.registry import Collector
 from servingpool.adapters.cluster.objects import Key
 from servingpool.api.conditions import Condition
 from servingpool.api.spec import BATCH_SLO, Mode, Slo
-from servingpool.api.status import Change
-from servingpool.catalogue.metrics import Metric
+from servingpool.api.status import BatchStatus, Change
+from servingpool.catalogue.metrics import BATCH, Metric
 from servingpool.decision.decision import Decision
 from servingpool.decision.figures import ROWS
 from servingpool.decision.observation import Reading, Unknown
@@ -28,7 +29,7 @@ from servingpool.gpubudget.budgets import Shared
 from servingpool.reconcile.keep.history import took
 from servingpool.reconcile.keep.state import PoolState
 from servingpool.reconcile.plan.expense import Expense
-from servingpool.status.builder import FIGURE_NAMES
+from servingpool.status.builder import FIGURE_NAMES, batch_of
 
 TICK_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 
@@ -46,6 +47,8 @@ class Decided:
     """Dollars per hour of a replica; None where it is not given, or the pool has several targets."""
     change: Change | None
     """The last of the target's replicas; None where none was seen."""
+    batch: BatchStatus | None
+    """The work with deadlines; None of a pool without."""
     roles: Mapping[str, Decision] = field(default_factory=dict)
     """The decisions for prefill and for decode, where targets have roles."""
 
@@ -83,6 +86,7 @@ def _decided(state: PoolState) -> Decided | None:
         slo=plan.seen.pool.spec.slo,
         replica_cost=None if plan.seen.pool.spec.several else plan.seen.pool.spec.targets[0].cost_per_replica_hour,
         change=next(iter(state.history.changes), None),
+        batch=batch_of(plan),
         roles={stage.role: stage.decision for stage in plan.stages if stage.role},
     )
 
@@ -91,18 +95,8 @@ UNCHANGED, NO_SLO = Unknown("no change was seen"), Unknown("the pool has no late
 NOT_SET = Unknown("not set")
 
 
-def _or_unknown(setting: float | None) -> Reading:
-    return NOT_SET if setting is None else setting
-
-
-def _headroom(decided: Decided) -> Reading:
-    """Work that the ready replicas could take in addition before the SLO breaks, in replicas kept fully busy."""
-    if len(decided.decision.parts) > 1:
-        return Unknown("replicas of several targets are not alike")
-    load, safe = decided.decision.figures.load, decided.decision.figures.safe_load
-    if isinstance(load, Unknown) or isinstance(safe, Unknown):
-        return Unknown("the load or the safe load is unknown")
-    return (safe - load) * decided.ready
+def _or_unknown(setting: float | datetime | None) -> Reading:
+    return NOT_SET if setting is None else setting.timestamp() if isinstance(setting, datetime) else setting
 
 
 def _expected_misses(decision: Decision) -> Reading:
@@ -124,8 +118,6 @@ FIGURES: Mapping[Metric, Callable[[Decided], Reading]] = {
     Metric.EXPECTED_MISSES: lambda d: _expected_misses(d.decision),
     Metric.MIN_REPLICAS: lambda d: d.decision.bounds.least.replicas,
     Metric.MAX_REPLICAS: lambda d: d.decision.bounds.most.replicas,
-    Metric.HEADROOM_REPLICAS: lambda d: max(0, d.decision.bounds.most.replicas - d.decision.replicas),
-    Metric.HEADROOM_WORK: _headroom,
     Metric.REPLICA_COST: lambda d: _or_unknown(d.replica_cost),
     Metric.TTFT_BOUND: lambda d: NO_SLO if d.slo is BATCH_SLO else _or_unknown(d.slo.time_to_first_token),
     Metric.TPOT_BOUND: lambda d: _or_unknown(d.slo.time_per_output_token),
@@ -140,6 +132,11 @@ FIGURES: Mapping[Metric, Callable[[Decided], Reading]] = {
     Metric.COMPARED_COST: lambda d: d.expense.compared,
     Metric.BREAK_EVEN: lambda d: d.expense.break_even,
     Metric.OBJECTIVE: lambda d: NO_SLO if d.slo is BATCH_SLO else d.slo.attainment_share,
+    Metric.BATCH_BACKLOG: lambda d: _or_unknown(d.batch.backlog if d.batch else None),
+    Metric.BATCH_RATE: lambda d: _or_unknown(d.batch.per_second if d.batch else None),
+    Metric.BATCH_DEADLINE: lambda d: _or_unknown(d.batch.due_at if d.batch else None),
+    Metric.BATCH_FINISH: lambda d: _or_unknown(d.batch.finishes_at if d.batch else None),
+    Metric.BATCH_DEFERRED: lambda d: d.decision.wanted.may_wait if d.decision.wanted and d.batch else NOT_SET,
 } | {row.metric: attrgetter(f"decision.figures.{name}") for name, row in ROWS.items() if row.metric is not None}
 """Metrics that are a single figure of a pool, by the field of `Figures`."""
 
@@ -177,7 +174,8 @@ class PoolCollector(Collector):
                 if pool.decided is not None:
                     value = read(pool.decided)
                     if not isinstance(value, Unknown):
-                        family.add_metric(key, value)
+                        unit = (pool.decided.batch.unit,) if metric.labels == BATCH and pool.decided.batch else ()
+                        family.add_metric((*key, *unit), value)
             yield family
         yield from _of_budgets(self._budgets())
         yield _by_label(Metric.OBJECTS_LEFT_OUT, self._objects_left_out())
@@ -214,8 +212,8 @@ def _conditions(pools: Snapshot) -> Iterator[Family]:
 def _labelled(pools: Snapshot) -> Iterator[Family]:
     """Metrics with several series a pool, or with a label of their own."""
     limits, candidates = _gauge(Metric.LIMIT), _gauge(Metric.CANDIDATE_MISSES)
-    source, change = _gauge(Metric.LATENESS_SOURCE), _gauge(Metric.LAST_CHANGE)
-    scheduled, ended = _gauge(Metric.SCHEDULE_BOUND), _gauge(Metric.LAST_CHANGE_OUTCOME)
+    scheduled, change = _gauge(Metric.SCHEDULE_BOUND), _gauge(Metric.LAST_CHANGE)
+    ended = _gauge(Metric.LAST_CHANGE_OUTCOME)
     for key, pool in pools.items():
         if pool.decided is None:
             continue
@@ -227,13 +225,12 @@ def _labelled(pools: Snapshot) -> Iterator[Family]:
         for name, bound in (("min", decision.bounds.least), ("max", decision.bounds.most)):
             if bound.schedule is not None:
                 scheduled.add_metric((*key, name, bound.schedule), bound.replicas)
-        source.add_metric((*key, decision.figures.witness), 1.0)
         if last is not None:
             change.add_metric((*key, last.by), last.at.timestamp())
             outcome = took(last)
             if outcome is not None:
                 ended.add_metric((*key, outcome[0]), outcome[1])
-    yield from (limits, candidates, scheduled, source, change, ended)
+    yield from (limits, candidates, scheduled, change, ended)
 
 
 def size_of(replicas: float) -> str:

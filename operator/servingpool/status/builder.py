@@ -172,7 +172,7 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
             "throughput": _throughput(figures, plan.expense),
             "cost": _cost(plan.expense),
             "queue_depth": rounded(figures.queue, 1),
-            "batch": _batch(plan),
+            "batch": batch_of(plan),
             "latency": Latency(
                 time_to_first_token=_seconds(figures.time_to_first_token),
                 time_per_output_token=_seconds(figures.time_per_output_token),
@@ -240,7 +240,7 @@ def _unattainable_since(decision: Decision, held: Status) -> datetime | None:
     return held.unattainable_since or from_unix(decision.at)
 
 
-def _batch(plan: PoolPlan) -> BatchStatus | None:
+def batch_of(plan: PoolPlan) -> BatchStatus | None:
     """The work with deadlines; None of a pool without."""
     found, batch, ledger = plan.decision.wanted, plan.seen.pool.spec.batch, plan.memories[0].profile.ledger
     if found is None or batch is None:

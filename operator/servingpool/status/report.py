@@ -123,9 +123,9 @@ class Reporter:
             log.warning("%s", error, extra=pool.log_fields)
 
     async def _warn(self, pool: Metadata, state: PoolState, before: Status, now: float) -> None:
-        for type_, bad in WARNED.items():
+        for type_ in WARNED:
             found, then = state.status.condition(type_), before.condition(type_)
-            if found is None or found.status != bad:
+            if found is None or found.status is not Truth.FALSE:
                 continue
             if type_ is ConditionType.SLO_MET and found.reason != Reason.OBJECTIVE_UNATTAINABLE:
                 continue  # alerts are for the others, which come and go

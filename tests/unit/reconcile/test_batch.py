@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from servingpool.decision.observation import Unknown
+from servingpool.decision.words import clock
 
 from ..gpubudget.test_budgets import budget  # noqa: TID252, tests are no package of an installed name
 from .fake_cluster import FakeCluster
 from .kept import kept
+from .test_metrics import exposed
 
 EACH = 11.0
 """Requests/s that a replica serves: a request takes 0.086 s of it."""
@@ -46,6 +48,12 @@ class Night(FakeCluster):
         self.show("vllm")
 
 
+def shown(world: FakeCluster) -> dict[str, float]:
+    """Its series, by what they are of."""
+    samples = (one for each in exposed(world).collect() if "_batch_" in each.name for one in each.samples)
+    return {one.name.rpartition("_batch_")[2]: one.value for one in samples}
+
+
 def asleep() -> Night:
     """No work, no replica."""
 
@@ -62,21 +70,22 @@ def test_a_night_from_zero_to_zero_with_a_replica_lost_and_the_source_silent_for
     world = asleep()
     assert world.condition("SLOMet") == ("True", "DeadlinesHold")
     assert world.decision().reason == "hold 0: 0 requests are known to wait and 0 run"
+    assert shown(world) == {"backlog": 0.0, "deferrable_replicas": 0.0}, "what is not known has no series"
     world.left, came = 100_000.0, world.now
     world.step()
     assert world.decision().reason.endswith("what they cost is not known yet, so 1 replica shows it")
     world.step(minutes=10)
-    assert world.replicas == 2, "one alone does not finish in time, with what is kept free"
-    told = world.status()["batch"]
-    assert told["unit"] == "requests"
-    assert told["due"] == told["backlog"] > 90_000.0
-    assert "UTC finish at 2023-11-14 23:32 UTC with 2 replicas at 23.16 requests/s" in world.decision().reason
+    backlog, planned, due, finish, _ = shown(world).values()
+    due_by = f"{backlog:,.0f} requests due by {clock(due)} finish at {clock(finish)} with 2 replicas at {planned} "
+    assert due_by in world.decision().reason, "one alone does not finish in time, with what is kept free"
+    assert (planned, clock(finish), world.status()["batch"]["unit"]) == (23.16, "2023-11-14 23:32 UTC", "requests")
     world.lose()
     world.step(minutes=4)
     world.why = Unknown("the query returns 0 series, not 1")
     world.step(minutes=5)
     assert world.replicas == 2
     assert world.condition("SLOMet") == ("Unknown", "BacklogUnknown")
+    assert "backlog" not in shown(world)
     assert "the backlog is unknown (the query returns 0 series, not 1), so nothing" in world.message("SLOMet")
     world.why = None
     while world.left > 0.0:
