@@ -88,7 +88,7 @@ class BatchStatus(Part):
     due_at: Time | None = None
     """The deadline with the least time to spare."""
     finishes_at: Time | None = None
-    """Time at which the desired replicas will have done that work."""
+    """Time at which the desired replicas, and those that others have for now, will have done that work."""
 
 
 class Latency(Part):

@@ -453,14 +453,14 @@ class Reason(Templated, Entry):
     DEADLINE_AT_RISK = (
         "DeadlineAtRisk",
         _MISSED,
-        "{amount:,.0f} {unit} due by {at} are at risk: they need more replicas than can be had. {said}.",
+        "{amount:,.0f} {unit} due by {at} are at risk: they need more replicas than can be had; {said}.",
         "What is kept free for slower requests and for a lost replica is used up. A cold start later is too late.",
         "Raise max, the GPUBudget or the quota, whichever the last decision's limits name. Or set a later deadline.",
     )
     DEADLINE_MISSED = (
         "DeadlineMissed",
         _MISSED,
-        "{amount:,.0f} {unit} were due by {at}, {late} ago, and still wait. {said}.",
+        "{amount:,.0f} {unit} were due by {at}, {late} ago, and still wait; {said}.",
         "Work was not done by its deadline.",
         "Nothing if it was once: it is done as soon as possible. Else raise max, budget or quota, or give more time.",
     )
@@ -523,8 +523,8 @@ class Reason(Templated, Entry):
         "TooManyReplicas",
         _LIMITED,
         "The traffic needs {needed}; max allows {bound}.",
-        "The max in force (targets[].max, or a schedule's) is below the requirement, so requests may miss the SLO.",
-        "Raise max if there are GPUs, or relax the SLO.",
+        "The max in force (targets[].max, or a schedule's) is below the requirement, so the objective may be missed.",
+        "Raise max if there are GPUs, or relax the objective.",
     )
     GPU_BUDGET = (
         "GPUBudget",

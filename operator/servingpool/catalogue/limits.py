@@ -160,7 +160,7 @@ class LimitName(Entry):
         "TooManyReplicas",
         "max is {maximum}",
         "Reduced to targets[].max, of several targets their sum, or to the max of a schedule.",
-        "Raise max if there are GPUs, or relax the SLO.",
+        "Raise max if there are GPUs, or relax the objective.",
     )
     MAX_CHANGE = (
         "MaxChangePerStep",

@@ -137,8 +137,7 @@ def build(
 
 def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: float | None) -> Status:
     """The status of a pool that was decided on, and scaled or not."""
-    pool, decision, observation = plan.seen.pool, plan.decision, plan.seen.observation
-    permission = plan.permission
+    decision, observation, permission = plan.decision, plan.seen.observation, plan.permission
     if outcome.failure is not None:
         permission = replace(permission, reason=outcome.failure[0], message=outcome.failure[1])
     metrics = judge_metrics(plan)
@@ -159,7 +158,7 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
     cold_start, done = cold_start_of(plan.memories), outcome.complete and outcome.ordered is not None
     return held.model_copy(
         update={
-            "observed_generation": pool.metadata.generation,
+            "observed_generation": plan.meta.generation,
             "conditions": updated(before, judged),
             "fleet": f"{ready}/{decision.replicas}/{bounds.most.replicas}",
             "bounds": told_bounds(bounds),
@@ -245,11 +244,13 @@ def batch_of(plan: PoolPlan) -> BatchStatus | None:
     found, batch, ledger = plan.decision.wanted, plan.seen.pool.spec.batch, plan.memories[0].profile.ledger
     if found is None or batch is None:
         return None
-    due, ends = found.due, found.finishes_at
+    due, ends, cost, desired = found.due, found.finishes_at, ledger.cost, plan.decision.replicas
+    if due and cost and desired < found.replicas - found.may_wait:  # those that can be had take longer
+        ends = plan.decision.at + due.amount * cost / desired if desired else None
     return BatchStatus(
         unit=batch.backlog.unit,
         backlog=round(ledger.waiting, 1) if ledger.known_at == ledger.at else None,
-        per_second=None if ledger.cost is None else round(plan.decision.replicas / ledger.cost, 2),
+        per_second=None if cost is None else round(desired / cost, 2),
         due=None if due is None else round(due.amount, 1),
         due_at=None if due is None else from_unix(due.at),
         finishes_at=None if ends is None else from_unix(ends),
@@ -283,10 +284,9 @@ def _slo_condition(plan: PoolPlan, permission: ScalePermission, certain: datetim
     idle = any(none_serves(one, permission) for one in plan.stages)
     if (found := plan.decision.wanted) is not None and plan.seen.pool.spec.asked_slo is None:
         return _work_condition(plan, found, idle=idle and found.may_wait < found.replicas)
-    figures, slo = plan.decision.figures, plan.seen.pool.spec.slo
-    known, objective = figures.attainment, slo.attainment
+    figures, objective = plan.decision.figures, plan.seen.pool.spec.slo.attainment
     warned = [] if plan.decision.warning is None else [plan.decision.warning]
-    if isinstance(known, Unknown):
+    if isinstance(known := figures.attainment, Unknown):
         told = (Reason.TOO_FEW_REQUESTS if figures.judged else Reason.CLIENT_LATENCY_UNKNOWN).said(detail=known.reason)
         reason, said = told[0], [told[1]]
     elif slo_met(figures, objective / 100.0) and not idle:

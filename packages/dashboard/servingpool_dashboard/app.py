@@ -26,7 +26,7 @@ from servingpool import __version__
 from servingpool.adapters.cluster.objects import FIELD_MANAGER
 from servingpool.adapters.prometheus.http_client import MetricsUnavailable
 from servingpool.api.spec import Spec
-from servingpool.api.time import write
+from servingpool.api.time import from_unix, write
 from servingpool_dashboard import pods, words
 from servingpool_dashboard.board import Board, Sight, Workload
 from servingpool_dashboard.detail import commands, decisions, detail, recommending
@@ -70,7 +70,7 @@ class Pages:
         )
         self._templates.filters |= {
             name: getattr(words, name) for name in ("number", "dollars", "percent", "brief", "ago", "clock")
-        } | {"stamp": write, "per_million": words.per_million}
+        } | {"stamp": write, "instant": from_unix, "per_million": words.per_million}
 
     def pools(self, request: Request) -> Response:
         """All pools."""

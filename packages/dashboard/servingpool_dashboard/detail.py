@@ -36,7 +36,7 @@ def detail(row: Row, course: Course, changes: Iterable[Change]) -> dict[str, Any
     seen = live if live is not None else status
     figures = {} if seen.last_decision is None else seen.last_decision.figures
     troubles, said = row.troubles, row.said
-    if row.trouble in {Trouble.CALM, Trouble.OVER_BOUND} and row.spec is not None:
+    if row.trouble in {Trouble.CALM, Trouble.OVER_BOUND} and row.spec is not None and row.spec.asked_slo:
         said = over_bounds(row.spec, seen)
         troubles = (Trouble.OVER_BOUND if said else Trouble.CALM,)
     return {
@@ -77,14 +77,12 @@ def _of_roles(status: Status) -> Iterator[Advice]:
 
 
 def _limit(limit: Limit, role: str = "") -> Advice:
-    known = next((one for one in LimitName if one.value == limit.name), None)
-    action = "" if known is None or known.action == NOTHING else known.action
+    action = next((one.action for one in LimitName if one.value == limit.name), NOTHING)
     return Advice(role + limit.name, limit.reason, action, f"{limit.before} → {limit.after}")
 
 
 def _condition(one: Condition) -> Advice:
-    known = next((reason for reason in Reason if reason.value == one.reason and reason.type is one.type), None)
-    action = "" if known is None or known.action == NOTHING else known.action
+    action = next((each.action for each in Reason if each.value == one.reason and each.type is one.type), NOTHING)
     return Advice(one.type.value, one.message, action, f"{one.status.value}: {one.reason}", one.status is one.type.good)
 
 
@@ -93,5 +91,4 @@ def commands(row: Row, where: Sequence[str]) -> list[str]:
     verbs = ["explain"]
     if row.mode is not Mode.RECOMMEND:
         verbs.append("resume" if row.mode is Mode.PAUSED else "pause")
-    namespace, name = row.key
-    return [shlex.join(["servingpool", verb, name, "-n", namespace, *where]) for verb in verbs]
+    return [shlex.join(["servingpool", verb, row.key[1], "-n", row.key[0], *where]) for verb in verbs]

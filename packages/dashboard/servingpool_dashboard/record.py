@@ -56,8 +56,8 @@ class Course:
     """Changes of the replicas, oldest first. In mode Recommend, changes of the recommendation."""
     live: Status | None = None
     """As of the last point; of what was read last, if that is of now."""
-    dollars: tuple[float | None, float | None] = (None, None)
-    """Cost per hour here, and at the hosted price, as of then."""
+    last: Mapping[str, float | None] = field(default_factory=dict)
+    """What the columns of one metric each have as of then."""
     present: float = 0.0
     """The last of the times that is not ahead, Unix seconds."""
     read_at: float | None = None
@@ -99,7 +99,7 @@ class Courses:
             course: Course = self._known.get((key, span, None), Answer(Course())).said
         made = None if course.live is None else course.live.last_decision
         fresh = made is not None and self._clock() - made.at.timestamp() < LIVE
-        return course if fresh else replace(course, live=None, dollars=(None, None))
+        return course if fresh else replace(course, live=None)
 
     def of(self, key: Key, span: str, *, recommending: bool, autoscaler: str | None, at: float | None = None) -> Course:
         """A pool's course up to now, or to `at`; where Prometheus does not answer, the last one with the reason."""
@@ -158,7 +158,7 @@ def course_of(source: OwnRecord, now: float, span: float, *, recommending: bool,
         columns={**_columns(times, records, step), "hpa": [wanted.get(moment) for moment in times]},
         changes=tuple(_changes(records, start, step, recommending=recommending)),
         live=status_of(newest),
-        dollars=(one(newest, Metric.COST), one(newest, Metric.COMPARED_COST)),
+        last={name: one(newest, metric) for name, metric in PLAIN.items()},
         present=end,
         read_at=now,
         failure="" if records else "Prometheus has no record of this pool in this time: does it scrape the operator?",
@@ -178,6 +178,10 @@ PLAIN = {
     "cost": Metric.COST,
     "hosted": Metric.COMPARED_COST,
     "gpus": Metric.GPUS,
+    "needed": Metric.NEEDED_REPLICAS,
+    "backlog": Metric.BATCH_BACKLOG,
+    "deadline": Metric.BATCH_DEADLINE,
+    "finish": Metric.BATCH_FINISH,
 }
 """Columns that are one metric each."""
 
@@ -189,14 +193,13 @@ def _columns(times: list[float], records: Mapping[float, Record], step: float) -
     found["capacity"] = [_times(record, Metric.SAFE_LOAD, Metric.READY_REPLICAS) for record in at]
     found["burn_hour"] = [_burn(record, Metric.ATTAINMENT) for record in at]
     found["burn_now"] = [_burn(record, Metric.RECENT_ATTAINMENT) for record in at]
-    forecast: Column = [None] * len(times)
-    burst: Column = [None] * len(times)
+    found |= {"forecast": [None] * len(times), "burst": [None] * len(times)}
     for number, record in enumerate(at):
         # A forecast is drawn at the time that it is for, one horizon later, beside the load that came.
         then = number + round((one(record, Metric.HORIZON) or 0.0) / step)
         if record and then < len(times):
-            forecast[then], burst[then] = one(record, Metric.FORECAST), one(record, Metric.BURST)
-    return {**found, "forecast": forecast, "burst": burst}
+            found["forecast"][then], found["burst"][then] = one(record, Metric.FORECAST), one(record, Metric.BURST)
+    return found
 
 
 def _changes(records: Mapping[float, Record], start: float, step: float, *, recommending: bool) -> Iterable[Change]:
@@ -232,19 +235,18 @@ def _burn(record: Record, attained: Metric) -> float | None:
 
 def merged(kept: Iterable[Change], recorded: Iterable[Change], since: float) -> list[Change]:
     """Those of the status and of the record, oldest first. The status has the better sentence, so it wins."""
-    found: dict[tuple[int, bool], Change] = {}
-    for change in (*recorded, *kept):
-        at = int(change.at.timestamp())
-        if at >= since:
-            found[at, change.by == RECOMMENDATION] = change
-    return [found[each] for each in sorted(found)]
+    found = {(int(one.at.timestamp()), one.by == RECOMMENDATION): one for one in (*recorded, *kept)}
+    return [found[each] for each in sorted(found) if each[0] >= since]
 
 
 def to_json(course: Course, changes: Iterable[Change]) -> dict[str, Any]:
-    """As the page's script takes it: six digits, and null for what is no number."""
+    """As the page's script takes it: six digits, times in seconds, and null for what is no number."""
     return {
         "times": course.times,
-        "columns": {name: [one and float(f"{one:.6g}") for one in column] for name, column in course.columns.items()},
+        "columns": {
+            name: [one and float(f"{one:.6g}" if one < 1e9 else f"{one:.0f}") for one in column]
+            for name, column in course.columns.items()
+        },
         "now": course.present,
         "changes": [{**change.to_dict(), "unix": change.at.timestamp()} for change in changes],
         "failure": course.failure,

@@ -160,7 +160,7 @@ def _judged(spec: Spec | None, status: Status, wrong: str) -> tuple[tuple[Troubl
         return (Trouble.NOT_READY,), Reason.INVALID_SPEC.value, wrong
     if not status.conditions:
         return (Trouble.UNJUDGED,), "", "The operator has not looked at this pool yet."
-    if spec is not None and (over := over_bounds(spec, status)):
+    if spec is not None and spec.asked_slo and (over := over_bounds(spec, status)):
         return (Trouble.OVER_BOUND,), "", over
     decision = status.last_decision
     return (Trouble.CALM,), "", "No decision yet." if decision is None else decision.reason

@@ -17,6 +17,7 @@ from servingpool_dashboard.record import FRESH, RECOMMENDATION
 from ..cli.recorder import Recorder  # noqa: TID252, tests are no package of an installed name
 from ..reconcile.fake_cluster import CORDONED, stamp  # noqa: TID252
 from ..reconcile.stories import several  # noqa: TID252
+from ..reconcile.test_batch import short_of_replicas  # noqa: TID252
 from .scene import Scene, raw_pod, stored
 
 ONE, COURSE, PODS = "/pools/chat/pool", "/pools/chat/pool/course.json", "/pools/chat/pool/pods"
@@ -80,6 +81,21 @@ def test_the_charts_have_what_the_operator_exported(scene: Scene) -> None:
     missed = 1.0 - decision.figures.attainment  # type: ignore[operator]
     assert columns["burn_hour"][at] == pytest.approx(missed / 0.05, rel=1e-4)
     assert columns["cost"][at] == 12.0 * columns["ready"][at]
+
+
+def test_of_a_batch_the_finish_stands_beside_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    (recorder := Recorder(short_of_replicas())).run(1)
+    scene = Scene(recorder, monkeypatch)
+    for live in (False, True):
+        page = flat(scene.page(ONE))
+        assert ("ago, from Prometheus." in page) == live
+        assert "batch: all work done within 20m of its coming</p>" in page
+        late = r'>Deadline</span>.*<dt>Next deadline</dt><dd>22:33</dd>.*<div class="bad"><dt>Done at</dt><dd>22:4\d</dd>.*m\d+s late<'
+        assert re.search(late, page)
+        assert not re.search("Attainment|TTFT|SLO[^M]", page)
+        columns = scene.browser.get(COURSE).json()["columns"]
+    assert max(filter(None, columns["deadline"])) < min(filter(None, columns["finish"])), "as times of whole seconds"
+    assert "due&nbsp;22:33" in scene.page("/")
 
 
 def test_a_forecast_stands_at_the_time_that_it_is_for(scene: Scene) -> None:
@@ -215,20 +231,16 @@ def test_what_is_bad_comes_first_and_says_what_to_do(scene: Scene) -> None:
     bad = next(one for one in raw["status"]["conditions"] if one["type"] == "DrainReady")
     bad |= {"status": "False", "reason": "NoShutdownTimeout", "message": "Scale-down aborts running requests."}
     raw["status"]["conditions"].append(raw["status"]["conditions"].pop(raw["status"]["conditions"].index(bad)))
-    raw["status"]["lastDecision"]["limits"] = [
-        {"name": "TooManyReplicas", "before": 9, "after": 4, "reason": "max is 4"}
-    ]
+    limit = {"name": "TooManyReplicas", "before": 9, "after": 4, "reason": "max is 4"}
+    raw["status"]["lastDecision"]["limits"] = [limit]
     scene.store(raw)
     page = flat(scene.page(ONE))
     assert "False: NoShutdownTimeout" in page
-    assert (
-        "Add --shutdown-timeout (since vLLM 0.18) with the longest request&#39;s seconds to vLLM&#39;s arguments."
-        in page
-    )
+    assert "Add --shutdown-timeout (since vLLM 0.18) with the longest request&#39;s seconds to" in page
     assert page.index(">DrainReady<") < page.index(">MetricsAvailable<")
     assert page.index("<b>DrainReady.</b> Scale-down aborts running requests. <b>What to do:</b>") < page.index("tiles")
     assert '<th scope="row">TooManyReplicas</th><td>9 → 4</td><td class="why">max is 4</td>' in page
-    assert "Raise max if there are GPUs, or relax the SLO." in page
+    assert "Raise max if there are GPUs, or relax the objective." in page
 
 
 def test_the_bounds_in_force_are_told_with_their_schedule(scene: Scene) -> None:
@@ -244,9 +256,7 @@ def test_other_times_are_drawn_with_no_more_points(scene: Scene, span: str) -> N
     told = scene.browser.get(f"{COURSE}?since={span}").json()
     assert 2 < len([one for one in told["times"] if one <= told["now"]]) <= 361
     assert told["changes"]
-    assert span[1] == "d" or None not in told["columns"]["ready"][1:10], (
-        "a new pool's charts begin where its figures do"
-    )
+    assert span[1] == "d" or None not in told["columns"]["ready"][1:10], "a new pool's begin where its figures do"
     assert f'aria-current="true">{span}</a>' in scene.page(f"{ONE}?since={span}")
 
 
@@ -276,9 +286,8 @@ def test_each_pod_tells_its_state_its_load_and_why_it_does_not_serve(scene: Scen
 
 def test_what_a_pod_counted_lies_between_its_first_and_last_sample() -> None:
     def sample(at: float, tokens: float, *counts: Any) -> ReplicaMetrics:
-        return ReplicaMetrics(
-            "a", at, 3.0, 1.0, generation_tokens=tokens, time_to_first_token=Histogram((2.0,), *counts)
-        )
+        ttft = Histogram((2.0,), *counts)
+        return ReplicaMetrics("a", at, 3.0, 1.0, generation_tokens=tokens, time_to_first_token=ttft)
 
     first, last = sample(0.0, 100.0, (10.0,), 9.0, 10.0), sample(60.0, 700.0, (40.0,), 90.0, 50.0)
     assert load((first, last), 2.0) == Load(3.0, 1.0, 10.0, 25.0)

@@ -62,10 +62,9 @@ def test_who_is_in_trouble_comes_first(scene: Scene) -> None:
 
 def test_a_pool_that_is_only_advised_on_comes_after_those_that_are_scaled(scene: Scene) -> None:
     """A typo in a pool of mode Recommend stood above a pool whose users waited."""
-    advised = {"model": "m", "slo": {"timeToFirstToken": "2s"}, "mode": "Recommend"}
     scene.store(
         {**pool("typo", Trouble.NOT_READY), "spec": {"mode": "Recommend"}},
-        {**pool("watched", Trouble.SLO_MISSED), "spec": {**advised, "targets": SPEC["targets"]}},
+        {**pool("watched", Trouble.SLO_MISSED), "spec": {**SPEC, "mode": "Recommend"}},
         pool("limited", Trouble.LIMITED),
         pool("calm"),
     )
@@ -76,10 +75,8 @@ def test_a_pool_that_is_only_advised_on_comes_after_those_that_are_scaled(scene:
 def test_a_pool_that_is_not_ready_and_misses_its_slo_has_both_and_says_the_cause(scene: Scene) -> None:
     both = pool("both", Trouble.SLO_MISSED)
     [missed] = both["status"]["conditions"]
-    both["status"]["conditions"] = [
-        {**missed, "message": "Late."},
-        *pool("no node", Trouble.NOT_READY)["status"]["conditions"],
-    ]
+    [unready] = pool("no node", Trouble.NOT_READY)["status"]["conditions"]
+    both["status"]["conditions"] = [{**missed, "message": "Late."}, unready]
     row = row_of(both)
     assert (row.troubles, row.said) == ((Trouble.SLO_MISSED, Trouble.NOT_READY), "Said of no node.")
     scene.store(both, pool("calm"))
@@ -140,10 +137,8 @@ def test_a_watch_that_is_too_old_leads_to_a_list(scene: Scene) -> None:
 @pytest.fixture
 def crowd(scene: Scene) -> Scene:
     """More pools than a page holds."""
-    scene.api.events = [
-        {"type": "ADDED", "object": pool(f"pool-{number:03}", KINDS[number % 6])} for number in range(LINES)
-    ]
-    scene.api.events += [{"type": "ADDED", "object": pool("elsewhere", namespace="<b>")}]
+    many = [pool(f"pool-{number:03}", KINDS[number % 6]) for number in range(LINES)]
+    scene.api.events = [{"type": "ADDED", "object": one} for one in (*many, pool("elsewhere", namespace="<b>"))]
     scene.board.read()
     return scene
 

@@ -7,19 +7,41 @@
   const box = document.getElementById("charts");
   const failure = document.getElementById("course-failure");
 
+  // What is of pools with an SLO, or with a batch, alone.
+  const fits = ({ of }) => !of || of === (box.dataset.instead || "slo");
   const CHARTS = [
     {
       title: "Replicas",
       unit: "",
       whole: true,
+      most: 2 * box.dataset.max, // near a deadline the need has no bound
       lines: [
         { key: "ready", name: "ready", colour: "--c2", step: true, width: 3 },
         { key: "requested", name: "requested", colour: "--c1", step: true },
         { key: "recommended", name: "recommended", colour: "--c3", step: true, dash: [8, 4] },
         { key: "hpa", name: "HPA's", colour: "--c4", step: true, dash: [2, 4] },
+        { key: "needed", name: "needed before limits", colour: "--c4", step: true, dash: [2, 4], of: "batch" },
       ],
       numbered: true,
       none: "No figures of this time.",
+    },
+    {
+      title: `Backlog, ${box.dataset.unit}`,
+      of: "batch",
+      unit: "",
+      lines: [{ key: "backlog", name: "wait", colour: "--c1" }],
+      none: "The backlog is not known in this time.",
+    },
+    {
+      title: "Expected finish and next deadline",
+      of: "batch",
+      unit: "UTC",
+      clock: true,
+      lines: [
+        { key: "finish", name: "done at", colour: "--c1" },
+        { key: "deadline", name: "deadline", colour: "--bad", step: true, dash: [8, 4] },
+      ],
+      none: "Nothing waited in this time.",
     },
     {
       title: "Load, in busy replicas",
@@ -36,6 +58,7 @@
     },
     {
       title: "Time to first token, s",
+      of: "slo",
       unit: "s",
       lines: [
         { key: "ttft", name: "TTFT at the SLO's percentile", colour: "--c1" },
@@ -45,6 +68,7 @@
     },
     {
       title: "Time per output token, ms",
+      of: "slo",
       unit: "ms",
       times: 1000,
       lines: [
@@ -55,6 +79,7 @@
     },
     {
       title: "Error budget, times what the SLO allows",
+      of: "slo",
       unit: "×",
       lines: [
         { key: "burn_now", name: "spent in 5 minutes", colour: "--c4", width: 1 },
@@ -81,7 +106,8 @@
       ],
       none: "The cost is not known: set targets[0].costPerReplicaHour in the pool.",
     },
-  ];
+  ].filter((chart) => fits(chart));
+  CHARTS.forEach((chart) => (chart.lines = chart.lines.filter(fits)));
 
   const drawn = [];
   let course = null;
@@ -95,7 +121,7 @@
   };
   const at = (unix) => new Date(unix * 1000).toISOString().slice(...(span() > 90000 ? [5, 16] : [11, 19])).replace("T", " ");
   const shown = (value, chart) =>
-    value == null ? "unknown" : (chart.unit === "$" ? "$" : "") + Number(value.toPrecision(3)) +
+    value == null ? "unknown" : chart.clock ? `${at(value)} UTC` : (chart.unit === "$" ? "$" : "") + Number(value.toPrecision(3)) +
       (chart.unit && chart.unit !== "$" ? (chart.unit === "×" ? "×" : " " + chart.unit) : "");
   const last = (values) => {
     for (let at = values.length - 1; at >= 0; at--) if (values[at] != null) return values[at];
@@ -167,12 +193,18 @@
       padding: [18, 22, 0, 0],
       tzDate: (unix) => uPlot.tzDate(new Date(unix * 1000), "Etc/UTC"),
       cursor: { sync: { key: "pool" }, drag: { x: false, y: false } },
-      scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.1 : 1] } },
+      scales: { y: { range: (_, least, most) => {
+        const pad = Math.max(300, (most - least) / 10);
+        return chart.clock ? [least - pad, most + pad] : [0, most > 0 ? Math.min(most * 1.1, chart.most || most * 1.1) : 1];
+      } } },
       axes: [
         { ...axis, size: 30, space: 80, values: (_, splits) => splits.map((unix) =>
           new Date(unix * 1000).toISOString().slice(...(span() > 90000 ? [5, 10] : [11, 16]))) },
-        { ...axis, size: 56, incrs: chart.whole ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000] : undefined,
-          values: (_, splits) => splits.map((value) => Number(value.toPrecision(4)).toLocaleString("en")) },
+        { ...axis, size: 56,
+          incrs: chart.clock ? [60, 300, 600, 900, 1800, 3600, 7200, 21600, 86400, 604800] :
+            chart.whole ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000] : undefined,
+          values: (_, splits) => splits.map((value) =>
+            chart.clock ? at(value).slice(0, -3) : Number(value.toPrecision(4)).toLocaleString("en")) },
       ],
       bands: chart.band ? [{ series: chart.band.map(index), fill: css("--band-fill") }] : [],
       series: [
