@@ -478,7 +478,7 @@ class Metric(Entry):
         "servingpool_batch_deferrable_replicas",
         "replicas",
         "Needed replicas that can wait without losing a deadline of spec.batch.",
-        "Other pools of a GPUBudget may have their GPUs. With fewer than the others, deadlines are at risk.",
+        "Other pools of a GPUBudget may have their GPUs. The pool asks for its others at once.",
     )
     IDLE_TIME = (
         "servingpool_idle_seconds",

@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from servingpool.catalogue.limits import LimitName
-from servingpool.decision.decision import EQUAL, Limited, Part, share_of
+from servingpool.decision.decision import Limited, Part, share_of
 from servingpool.decision.learn.kinds import OVERDUE, best_known, kind_of, shortages_seen, weights
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.learn.miss_curve import MissCurve
 from servingpool.decision.need.mix import BEYOND, Frontier, Mix, Offer, capacity, cheapest_mix, front, greatest, price
-from servingpool.decision.observation import Observation, Replica
+from servingpool.decision.observation import EPSILON, Observation, Replica
 from servingpool.decision.pool import Pool
 from servingpool.decision.words import listed, shown
 
@@ -198,7 +198,7 @@ class Fleet:
         """
         need = limited.replicas
         zero = need <= 0.0 and self.pool.min_replicas == 0 and not (keep and any(one.requested for one in self.lines))
-        keep = keep and need >= self.standing * (1.0 - EQUAL) and not zero
+        keep = keep and need >= self.standing * (1.0 - EPSILON) and not zero
         offers = self._offers(zero=True) if zero else self.offers
         mix = self._mix(offers, need, move=move and not zero, keep=keep)
         if dear := price(offers, mix) > money:
@@ -322,7 +322,7 @@ def filled(
     missing = enough - math.fsum(map(operator.mul, weights, counts))
     for at in places:
         if weights[at] > 0.0:
-            more = max(0, min(most[at] - found[at], math.ceil(missing / weights[at] - EQUAL)))
+            more = max(0, min(most[at] - found[at], math.ceil(missing / weights[at] - EPSILON)))
             found[at] += more
             missing -= more * weights[at]
     return tuple(found)

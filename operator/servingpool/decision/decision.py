@@ -18,13 +18,11 @@ from servingpool.decision.words import shown
 
 ENOUGH = 0.999
 """Share of a capacity that serves for it: speeds drift, and a replica is not replaced for a thousandth."""
-EQUAL = EPSILON
-"""Relative difference of two capacities or prices that are not told apart."""
 
 
 def share_of(targets: int) -> float:
     """Share of a capacity that suffices for it with so many targets: of one target each replica counts."""
-    return ENOUGH if targets > 1 else 1.0 - EQUAL
+    return ENOUGH if targets > 1 else 1.0 - EPSILON
 
 
 class Part(NamedTuple):

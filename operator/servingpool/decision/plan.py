@@ -127,7 +127,9 @@ class Wanted(NamedTuple):
     waits_until: float = math.inf
     """Unix time in seconds until which no replica is added, unless more work comes; infinite where nothing waits."""
     may_wait: float = 0.0
-    """Replicas that could be ordered a cold start later without losing a deadline."""
+    """Replicas that could be ordered a cold start later without losing a deadline, with a cold start to spare."""
+    may_be_late: float = 0.0
+    """The same without it: with fewer than the others a deadline is at risk, for a cold start later is too late."""
     had: float = 0.0
     """Replicas when it had all that it wanted."""
 

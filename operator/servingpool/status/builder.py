@@ -142,7 +142,7 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
         permission = replace(permission, reason=outcome.failure[0], message=outcome.failure[1])
     metrics = judge_metrics(plan)
     certain = _unattainable_since(decision, held)
-    slo_condition = _slo_condition(plan, permission, certain)
+    slo_condition = _slo_condition(plan, permission, certain, held)
     bounds, figures, ready = decision.bounds, decision.figures, len(observation.ready)
     judged = [
         _condition(plan, permission.reason, permission.message),
@@ -176,7 +176,7 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
                 time_to_first_token=_seconds(figures.time_to_first_token),
                 time_per_output_token=_seconds(figures.time_per_output_token),
             ),
-            "attainment": _percent(figures.attainment),
+            "attainment": None if isinstance(figures.attainment, Unknown) else round(100.0 * figures.attainment, 2),
             "unattainable_since": certain,
             "cold_start": None if cold_start is None else brief(cold_start),
             "last_decision": last_decision(decision, plan.expense.warning),
@@ -245,7 +245,7 @@ def batch_of(plan: PoolPlan) -> BatchStatus | None:
     if found is None or batch is None:
         return None
     due, ends, cost, desired = found.due, found.finishes_at, ledger.cost, plan.decision.replicas
-    if due and cost and desired < found.replicas - found.may_wait:  # those that can be had take longer
+    if due and cost and desired < found.replicas - found.may_be_late:  # those that can be had take longer
         ends = plan.decision.at + due.amount * cost / desired if desired else None
     return BatchStatus(
         unit=batch.backlog.unit,
@@ -257,14 +257,16 @@ def batch_of(plan: PoolPlan) -> BatchStatus | None:
     )
 
 
-def _work_condition(plan: PoolPlan, found: Wanted, *, idle: bool) -> Condition:
+def _work_condition(plan: PoolPlan, found: Wanted, held: Status, *, idle: bool) -> Condition:
     """Whether work is done in time, or at its rate: what is late already comes before what is at risk.
 
-    `idle`: no replica stands, though some are wanted that cannot wait, so that all work is at risk.
+    `idle`: no replica stands, though some are wanted that cannot wait, so that all work is at risk. Once told, a risk
+    lasts until the pool has all that it does not lend: near a deadline other numbers of replicas would do each tick.
     """
     at, ledger, said = plan.decision.at, plan.memories[0].profile.ledger, plan.decision.reason.partition(": ")[2]
     late, unit, known = [one for one in ledger.dues if one.at < at], ledger.unit, ledger.known_at == at
-    must, bind = found.replicas - found.may_wait, (*LASTING, LimitName.MAXIMUM)
+    told_before = {one.reason for one in held.conditions} & {Reason.DEADLINE_AT_RISK, Reason.DEADLINE_MISSED}
+    must, bind = found.replicas - (found.lends if told_before else found.may_be_late), (*LASTING, LimitName.MAXIMUM)
     short = idle or any(one.name in bind and one.after < min(one.before, must) for one in plan.decision.limits)
     if plan.seen.pool.spec.throughput is not None:
         told = (Reason.THROUGHPUT_HOLDS if known else Reason.THROUGHPUT_UNKNOWN).said(said=said)
@@ -280,10 +282,10 @@ def _work_condition(plan: PoolPlan, found: Wanted, *, idle: bool) -> Condition:
     return _condition(plan, *told)
 
 
-def _slo_condition(plan: PoolPlan, permission: ScalePermission, certain: datetime | None) -> Condition:
+def _slo_condition(plan: PoolPlan, permission: ScalePermission, certain: datetime | None, held: Status) -> Condition:
     idle = any(none_serves(one, permission) for one in plan.stages)
     if (found := plan.decision.wanted) is not None and plan.seen.pool.spec.asked_slo is None:
-        return _work_condition(plan, found, idle=idle and found.may_wait < found.replicas)
+        return _work_condition(plan, found, held, idle=idle and found.may_be_late < found.replicas)
     figures, objective = plan.decision.figures, plan.seen.pool.spec.slo.attainment
     warned = [] if plan.decision.warning is None else [plan.decision.warning]
     if isinstance(known := figures.attainment, Unknown):
@@ -362,7 +364,3 @@ def _cost(money: Expense) -> Cost | None:
 
 def _seconds(figure: Reading) -> str | None:
     return None if isinstance(figure, Unknown) else brief(figure)
-
-
-def _percent(figure: Reading) -> float | None:
-    return None if isinstance(figure, Unknown) else round(100.0 * figure, 2)

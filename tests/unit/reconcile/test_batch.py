@@ -155,6 +155,7 @@ def test_a_chat_of_equal_priority_has_its_gpus_while_the_deadline_allows_and_it_
     chat.rate = 6.0
     while world.left > 0.0:
         world.step()
+        assert world.condition("SLOMet") == ("True", "DeadlinesHold"), "also while the last of them comes back"
     assert world.now - came < 3600.0
 
 

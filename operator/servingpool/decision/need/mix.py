@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from servingpool.decision.decision import EQUAL, share_of
+from servingpool.decision.decision import share_of
+from servingpool.decision.observation import EPSILON
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.intp]
@@ -22,8 +23,8 @@ MIXES = 256
 eight targets with a max of 10,000 would make millions."""
 BEYOND = 4
 """Ratio to max, up to which sizes are weighed, for they show how many replicas would be needed."""
-DIGITS = round(-math.log10(EQUAL))
-"""Decimal digits to which two prices are compared: `EQUAL`."""
+DIGITS = round(-math.log10(EPSILON))
+"""Decimal digits to which two prices are compared: `EPSILON`."""
 
 
 class Offer(NamedTuple):
@@ -98,7 +99,7 @@ def front(offers: Sequence[Offer], enough: float) -> Front:
             order = np.lexsort((-capacities, (prices / prices.max()).round(DIGITS)))
             best = np.maximum.accumulate(capacities[order])
             under = np.concatenate(([-1.0], best[:-1]))
-            found = found.at(order[(best > under * (1.0 + EQUAL)) & (under < enough)])
+            found = found.at(order[(best > under * (1.0 + EPSILON)) & (under < enough)])
     return found
 
 

@@ -103,10 +103,10 @@ def needed(ledger: Ledger, running: float, flow: float, fleet: Standing, hold: f
     # One that is asked for a cold start later serves another one later. One that serves takes longer to be worth giving
     # away: so near its end no work is interrupted.
     more, away = min(replicas, fleet.most) - fleet.all, SHORT * start
-    spared = min([(more * left - add * start - missing) / away for missing, left, _, _ in short], default=math.inf)
-    spared = min(spared, max(0.0, more) + max(0.0, spared - max(0.0, more)) * SHORT / WORTH, replicas)
-    may_wait = max(0.0, math.floor(spared + EPSILON))
-    return Wanted(replicas, "", None, decides, finishes, at_risk, waits_until, may_wait)
+    slack = min([more * left - add * start - missing for missing, left, _, _ in short], default=math.inf)
+    spared = min(slack / away, max(0.0, more) + max(0.0, slack / away - max(0.0, more)) * SHORT / WORTH)
+    may_wait, may_be_late = (max(0.0, math.floor(min(one, replicas) + EPSILON)) for one in (spared, slack / start))
+    return Wanted(replicas, "", None, decides, finishes, at_risk, waits_until, may_wait, may_be_late)
 
 
 def steady(ledger: Ledger, rate: Rate, paid: float, flow: float, fleet: Standing, params: Params, now: float) -> Wanted:
