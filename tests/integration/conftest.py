@@ -261,22 +261,12 @@ def own_namespace(control_plane: ControlPlane) -> Iterator[str]:
     """A new namespace. When it ends, the GPUs of its pods are free again."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
-    wait_until(lambda: _exists(control_plane, account), PATIENCE, account)
+    accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
+    wait_until(lambda: bool(control_plane.client.items(accounts)), PATIENCE, accounts)
     yield name
     with contextlib.suppress(ApiError):  # a test may have deleted it
         control_plane.client.delete(f"/api/v1/namespaces/{name}")
     wait_until(lambda: not _kill_pods(control_plane, name), PATIENCE, f"{name} without pods")
-
-
-def _exists(control_plane: ControlPlane, path: str) -> bool:
-    try:
-        control_plane.client.get(path)
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        return False
-    return True
 
 
 def _kill_pods(control_plane: ControlPlane, namespace: str) -> list[str]:

@@ -109,8 +109,7 @@ def label(world: FakeCluster, name: str, **labels: str) -> None:
     world.cache.see_pool({**raw, "metadata": {**raw["metadata"], "labels": labels}}, gone=False)
 
 
-@pytest.mark.parametrize("prod_is_older", [True, False])
-@pytest.mark.parametrize("trial", ["trial", "a-trial"])
+@pytest.mark.parametrize(("trial", "prod_is_older"), [("trial", True), ("a-trial", False)])
 def test_a_trial_of_a_production_fleet_takes_nothing_from_the_budget_of_the_trials(
     trial: str, *, prod_is_older: bool
 ) -> None:

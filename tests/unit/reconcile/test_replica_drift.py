@@ -11,7 +11,7 @@ from servingpool.adapters.cluster.errors import Forbidden
 from servingpool.adapters.cluster.objects import FIELD_MANAGER, Setter, TargetKey, Workload
 from servingpool.api.status import Status
 from servingpool.decision.words import clock
-from servingpool.reconcile.keep.orders import Ledger, Order
+from servingpool.reconcile.keep.orders import Contest, Ledger, Order
 
 from .fake_cluster import FakeCluster, stamp
 from .stories import hungry
@@ -59,11 +59,6 @@ def test_a_tool_that_looks_every_ten_minutes_is_named_and_stays_named() -> None:
             world.step()
 
 
-def test_a_reset_every_two_hours_is_not_contested() -> None:
-    world = contested(every=2 * 60 * 4 + 8)
-    assert world.condition("Ready")[0] == "True"
-
-
 def test_contested_replicas_are_still_scaled_without_an_event_each() -> None:
     world = contested()
     world.step()
@@ -84,13 +79,7 @@ def test_ready_turns_true_ten_minutes_after_the_last_reset() -> None:
     assert world.condition("Ready")[0] == "True"
 
 
-@pytest.mark.parametrize(
-    ("times", "to"),
-    [
-        pytest.param(2, (2,), id="twice"),
-        pytest.param(5, (2, 3), id="different numbers"),
-    ],
-)
+@pytest.mark.parametrize(("times", "to"), [(2, (2,)), (5, (2, 3))], ids=["twice", "different numbers"])
 def test_a_person_who_sets_a_number_contests_nothing(times: int, to: tuple[int, ...]) -> None:
     world = contested(by="kubectl-scale", times=times, to=to)
     assert world.condition("Ready")[0] == "True"
@@ -113,7 +102,7 @@ def test_a_person_does_not_end_the_contest_of_a_tool() -> None:
 
 def test_scales_that_answer_no_reset_post_events_while_replicas_are_contested() -> None:
     """Behind a tool that looked every 50 minutes nine orders left no event and no time for two hours and a half."""
-    world = contested(every=50 * 4)
+    world = contested(every=10 * 4)
     world.pool(targets=[{"name": "vllm", "min": 1, "max": 20}])
     world.services["vllm"].rate = 70.0
     world.step()
@@ -195,6 +184,13 @@ class TestContest:
             order(ledger, deployment(4, None, 0), 7)
             ledger.see(deployment(4, None, 0), 15.0 * tick)
         assert ledger.contest.problem is None
+
+    def test_resets_every_two_hours_are_none(self) -> None:
+        for apart, counts in ((7190.0, True), (7210.0, False)):
+            contest = Contest()
+            for at in (0.0, apart, 2.0 * apart):
+                contest = contest.calmed(at).reset("argocd", 2, 7, at)
+            assert (contest.problem is not None) is counts
 
     def test_set_back_twice_within_a_second_is_set_back_twice(self) -> None:
         """The API server writes to the second who has set a field."""
