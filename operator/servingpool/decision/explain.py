@@ -17,7 +17,7 @@ from servingpool.decision.observe.gauges import doubted_queue
 from servingpool.decision.observe.samples import Standing
 from servingpool.decision.plan import Plan, Wanted
 from servingpool.decision.pool import Pool
-from servingpool.decision.words import MOST_NAMED, clock, shown, span
+from servingpool.decision.words import MOST_NAMED, clock, listed, shown, span
 
 FASTER = "Raise the bound, shorten or cache prompts, or use a faster engine."
 ROUTE = "Look in its log for why it sends nothing: its list of engines, its view of their load, its own limits."
@@ -91,11 +91,7 @@ def doubts(
 
 def told_standing(standing: Sequence[Standing]) -> str:
     """Names of the replicas that stand still, with their requests and since when."""
-    first = ", ".join(
-        f"{one.replica} ({one.requests:.0f} requests since {clock(one.since)})" for one in standing[:MOST_NAMED]
-    )
-    others = len(standing) - MOST_NAMED
-    return f"{first} and {others} more" if others > 0 else first
+    return listed([f"{one.replica} ({one.requests:.0f} requests since {clock(one.since)})" for one in standing])
 
 
 def _weighed(pool: Pool, plan: Plan, figures: Figures) -> list[str]:
@@ -124,7 +120,7 @@ def _sizing(plan: Plan, burst: Reading) -> str:
     if not plan.feasible:
         said = "too few requests were seen to tell whether the SLO can hold"
         if plan.has_evidence:
-            said = f"no replica count meets the SLO ({_percent(plan.curve.floor)} would still miss)"
+            said = f"no replica count meets the SLO ({plan.curve.floor:.1%} would still miss)"
         return f"{said}; {_needed(need)}, the cheapest fleet by what is known so far"
     plain = max(1, math.ceil((plan.expected + plan.backlog) / plan.safe_load))
     if need < plain:
@@ -137,10 +133,6 @@ def _sizing(plan: Plan, burst: Reading) -> str:
 
 def _needed(replicas: float) -> str:
     return f"{shown(replicas)} {'is' if replicas == 1.0 else 'are'} needed"
-
-
-def _percent(share: float) -> str:
-    return f"{share:.0%}" if share >= 0.01 else f"{share:.2%}"
 
 
 def _number(figure: Reading) -> str:

@@ -138,11 +138,10 @@ class Kind:
 
         `batch`: requests in a full batch, where others than today's are asked for.
         """
-        step = self.fit.solve(params)
-        if step is None:
+        if (step := self.fit.solve(params)) is None:
             return None
-        batch = self.saturation.batch if batch is None else batch
-        return step.limited(batch=batch, tokens=tokens, prompt_tokens=prompt, steps=steps)
+        most = self.saturation.batch if batch is None else batch
+        return step.limited(batch=most, tokens=tokens, prompt_tokens=prompt, steps=steps)
 
 
 Kinds = tuple[Kind, ...]

@@ -51,9 +51,10 @@ class Lateness:
         """Requests that got their first token, and late requests among them, by the source that is believed."""
         bound, pooled = self.pool.slo.time_to_first_token, self.window.last(self.pool.params.mean_window)
         count, bucket = Column.TTFT_COUNT, self.window.buckets.ttft
+        mean = pooled.least_mean_straddling(bucket[0])
         if self.believed is Witness.GATEWAY:
-            count, bucket = Column.CLIENT_COUNT, self.window.buckets.client
-        told, kept = part.split(count).misses(pooled.split(count), bucket, bound), self.window.last(KEPT_SECONDS)
+            count, bucket, mean = Column.CLIENT_COUNT, self.window.buckets.client, 0.0
+        told, kept = part.split(count).misses(pooled.split(count), bucket, bound, mean), self.window.last(KEPT_SECONDS)
         # Several are prefilled together and told once, or some are not told: a gateway may tell of streams only.
         each = max(1.0, kept.total(Column.BEGUN) / max(kept.total(count), 1.0))
         requests, late = each * told.requests, each * told.late
