@@ -69,8 +69,9 @@ def late_share_of_straddling(pooled: LatencyCount, bucket: Sequence[float], boun
     GPUs against misses that did not happen. `pooled` should cover minutes. Half a request is added to the bucket and
     half beyond it, so that an empty tail does not read as certainty.
 
-    Where most requests lie in the bucket it is no tail. Then their `mean`, which is at least this, tells of a slower
-    fall, or of a rise: 90 requests that took 2.15 s lie in the bucket of 1 to 2.5 s, and none beyond it.
+    Where most requests lie in the bucket it is no tail. If their `mean` is beyond the bound, most of them were late:
+    90 requests of 2.15 s lie in the bucket of 1 to 2.5 s, and none beyond it. A mean within the bound tells nothing,
+    for all may take the same time.
 
     While an upgrade replaces the buckets, requests lie in one that the newest replicas do not have: half were late.
     """
@@ -80,11 +81,11 @@ def late_share_of_straddling(pooled: LatencyCount, bucket: Sequence[float], boun
     if not lower < upper:
         return 0.5
     fall = math.log((pooled.straddling + pooled.late + 1.0) / (pooled.late + 0.5))
-    # From -1 at the lower end to 1: Cohen's approximation of the inverse Langevin function gives the fall of this mean.
-    centre = min(0.98, 2.0 * (mean - lower) / (upper - lower) - 1.0)
-    if centre > -1.0:
+    if bound < mean < upper:
+        # From -1 at the lower end to 1: Cohen's approximation of the inverse Langevin function gives the fall.
+        centre = min(0.98, 2.0 * (mean - lower) / (upper - lower) - 1.0)
         fall = min(fall, -2.0 * centre * (3.0 - centre**2) / (1.0 - centre**2))
-    beyond = (upper - bound) / (upper - lower)
+    beyond = min(1.0, max(0.0, (upper - bound) / (upper - lower)))
     return beyond if abs(fall) < EPSILON else math.expm1(fall * beyond) / math.expm1(fall)
 
 

@@ -276,14 +276,15 @@ class Slice:
         """Observations of the histogram with this `count`, of engines or client, split at the SLO's bound."""
         return LatencyCount.split(*map(self.total, range(count, count + 3)))
 
-    def least_mean_straddling(self, lower: float) -> float:
-        """Seconds that requests took whose TTFT lies in the bucket of the SLO's bound: their mean at least, or 0.
+    def mean_from(self, lower: float) -> float:
+        """Mean seconds of TTFT of the requests that took longer than `lower`, a lower bound of it; 0 without any.
 
-        Those of faster buckets took `lower` seconds at most. Ticks with slower ones are left out: nothing bounds these.
+        `lower` is the lower end of the bucket that holds the SLO's bound: faster requests took so long at most. Ticks
+        in which more than a hundredth took longer than its upper end are left out: their mean is that of a few.
         """
-        rows = self.rows[self.rows[:, Column.TTFT_COUNT] < self.rows[:, Column.TTFT_UPPER] + 0.5]
-        within, up_to, took = rows[:, Column.TTFT_LOWER : Column.TTFT_SUM + 1].sum(axis=0).tolist()
-        return (took - lower * within) / (up_to - within) if up_to > within else 0.0
+        rows = self.rows[0.99 * self.rows[:, Column.TTFT_COUNT] <= self.rows[:, Column.TTFT_UPPER]]
+        count, within, _, took = rows[:, Column.TTFT_COUNT : Column.TTFT_SUM + 1].sum(axis=0).tolist()
+        return (took - lower * within) / (count - within) if count > within else 0.0
 
 
 def usual(
