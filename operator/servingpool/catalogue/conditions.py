@@ -454,7 +454,7 @@ class Reason(Templated, Entry):
         "DeadlineAtRisk",
         _MISSED,
         "{amount:,.0f} {unit} due by {at} are at risk: they need more replicas than can be had; {said}.",
-        "What is kept free for slower requests and for a lost replica is used up. A cold start later is too late.",
+        "The reserve for slower requests and a lost replica is used up. In one cold start it is too late to add any.",
         "Raise max, the GPUBudget or the quota, whichever the last decision's limits name. Or set a later deadline.",
     )
     DEADLINE_MISSED = (

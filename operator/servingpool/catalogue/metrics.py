@@ -416,7 +416,7 @@ class Metric(Entry):
         "servingpool_allowance_ratio",
         "share",
         "Share of requests that the fleet is sized to miss.",
-        "Floor + 0.7 x both factors x (allowed - floor) / calibration. At least 0.1 x allowed above the floor.",
+        "Floor + 0.7 x fast x slow factor x (allowed - floor) / calibration. At least 0.1 x allowed above the floor.",
     )
     MISS_PENALTY = (
         "servingpool_miss_penalty",
