@@ -79,7 +79,7 @@ async def _read(url: str, header: Header) -> list[Chunk]:
     try:
         return [chunk async for chunk in record(backend, header, header.begin, Pace(pause=0.0))]
     finally:
-        await backend.close()
+        await backend.aclose()
 
 
 def requests(header: Header, chunks: Sequence[Chunk], interval: float, outages: Outages) -> Iterator[bytes]:

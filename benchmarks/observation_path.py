@@ -160,7 +160,7 @@ class Run:
         return trace
 
     async def close(self) -> None:
-        await asyncio.gather(*(backend.close() for backend in self._backends.values()))
+        await asyncio.gather(*(backend.aclose() for backend in self._backends.values()))
 
 
 CURRENT: list[Trace] = []

@@ -261,7 +261,7 @@ async def measure(options: argparse.Namespace) -> dict[str, object]:
             profile.dump_stats(options.profile)
         await bench.ticks(SETTLING, share=0.0)
         idle = await bench.ticks(options.ticks, share=0.0)
-        await backend.close()
+        await backend.aclose()
     return {
         "pools": options.pools,
         "pools_per_namespace": options.per_namespace,

@@ -245,7 +245,7 @@ async def connection(control_plane: ControlPlane) -> AsyncIterator[Connection]:
         control_plane.apply(HERE.parents[1] / "deploy" / manifest)
     found = await Connection.connect(str(control_plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)))
     yield found
-    await found.close()
+    await found.aclose()
 
 
 @pytest.fixture

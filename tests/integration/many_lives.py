@@ -86,7 +86,7 @@ class Stored(ManyPools):
         counted["writes to a real API server"] += 1
         cluster = Cluster.of(self.login)
         yield cluster
-        await cluster.close()
+        await cluster.aclose()
 
     async def scale(self, target: Workload, replicas: int) -> None:
         if self.begun:

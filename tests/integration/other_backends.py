@@ -22,7 +22,7 @@ from servingpool.decision.observation import ReplicaMetrics, Unknown
 
 from .backends import Thanos, VictoriaMetrics, programs, writing
 from .conftest import PodMetrics
-from .scrapes import each_second, page_job, read_when
+from .scrapes import each_second, page_job, past_of, read_once, read_when
 from .test_prometheus_reading import expected, filled
 from .test_promql_value import answered
 
@@ -146,7 +146,7 @@ async def test_a_thanos_whose_store_is_gone_is_unknown_until_it_is_back(jobs: di
         assert partial(course.seen[-1])
         stores[1].process.start().wait_ready()
         await course.until(whole)
-        await course.backend.close()
+        await course.backend.aclose()
 
 
 async def test_a_pod_of_a_store_that_thanos_forgot_is_not_scraped(jobs: dict[str, Any], tmp_path: Path) -> None:
@@ -167,14 +167,12 @@ async def test_a_pod_of_a_store_that_thanos_forgot_is_not_scraped(jobs: dict[str
         assert isinstance(reading, FleetReading)
         (missing,) = reading.select(NAMESPACE, PODS, "tiny").missing.values()
         assert missing.cause.name == "NOT_SCRAPED"
-        await course.backend.close()
+        await course.backend.aclose()
 
 
 async def told_of_another_tenant(url: str, **settings: Any) -> None:
     """A reading has nothing, and says why."""
-    backend = PrometheusBackend(BackendConfig(url=url, **settings))
-    reading = await backend.read(REQUEST, time.time())
-    await backend.close()
+    reading = await read_once(url, REQUEST, **settings)
     assert isinstance(reading, FleetReading)
     assert reading.samples == {}
     said = {one.reason for one in reading.select(NAMESPACE, PODS, "tiny").missing.values()}
@@ -211,9 +209,7 @@ async def test_a_tenant_of_victoriametrics_is_a_token(jobs: dict[str, Any], tmp_
             file.write_text(one)
         assert_as_on_the_pages(await read_when(url, REQUEST, both, bearer_token_file=tokens["team-a"]))
         await told_of_another_tenant(url, bearer_token_file=tokens["team-b"])
-        backend = PrometheusBackend(BackendConfig(url=url, bearer_token_file=tokens["nobody"]))
-        reading = await backend.read(REQUEST, time.time())
-        await backend.close()
+        reading = await read_once(url, REQUEST, bearer_token_file=tokens["nobody"])
         assert reading == Unknown("Prometheus backend 'default' answered HTTP 401")
 
 
@@ -237,10 +233,7 @@ async def test_victoriametrics_tells_each_second_what_prometheus_tells(
         await read_when(server, REQUEST, lambda one: one.at > end + 6)  # it answers for its last 5 s as of before
         told = []
         for url in (scraper, server):
-            backend = PrometheusBackend(BackendConfig(url=url))
-            past = await backend.history(REQUEST, start=start, end=end, step=1, namespaces=[NAMESPACE])
-            await backend.close()
-            assert not isinstance(past, Unknown)
+            past = await past_of(url, REQUEST, start, end, NAMESPACE)
             told.append([(round(at - start), _rounded(samples)) for at, samples in past])
         ours, theirs = told
         assert len({str(samples) for _, samples in ours}) > 5

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 
 from servingpool.adapters.prometheus.backend import PrometheusBackend
 from servingpool.adapters.prometheus.backend_config import BackendConfig
-from servingpool.adapters.prometheus.samples import FleetReading, ReadRequest
+from servingpool.adapters.prometheus.samples import FleetReading, PodSamples, ReadRequest
 from servingpool.decision.observation import Unknown
 
 from .backends import Serve
@@ -48,16 +49,30 @@ def served(namespace: str, pages: Mapping[tuple[str, str], str], configuration: 
     return url
 
 
+async def read_once(url: str, request: ReadRequest, **settings: Any) -> FleetReading | Unknown:
+    """A reading now. `settings`: further ones of the backend."""
+    async with aclosing(PrometheusBackend(BackendConfig(url=url, **settings))) as backend:
+        return await backend.read(request, time.time())
+
+
+async def past_of(
+    url: str, request: ReadRequest, start: float, end: float, *namespaces: str
+) -> Sequence[tuple[float, PodSamples]]:
+    """The history from `start` to `end`, Unix seconds, each second."""
+    async with aclosing(PrometheusBackend(BackendConfig(url=url))) as backend:
+        past = await backend.history(request, start=start, end=end, step=1, namespaces=namespaces)
+    assert not isinstance(past, Unknown)
+    return past
+
+
 async def read_when(
     url: str, request: ReadRequest, wanted: Callable[[FleetReading], bool], **settings: Any
 ) -> FleetReading:
-    """A reading as wanted, whose buckets were looked up when it was so already. `settings`: further ones of the backend."""
+    """A reading as wanted, whose buckets were looked up when it was so already."""
     reading: FleetReading | Unknown = Unknown("not read")
     complete = False
     for _ in range(600):
-        backend = PrometheusBackend(BackendConfig(url=url, **settings))
-        reading = await backend.read(request, time.time())
-        await backend.close()
+        reading = await read_once(url, request, **settings)
         if not isinstance(reading, Unknown) and wanted(reading):
             if complete:
                 return reading

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from servingpool.adapters.prometheus import page
-from servingpool.adapters.prometheus.backend import PrometheusBackend
-from servingpool.adapters.prometheus.backend_config import BackendConfig, SeriesLabels
+from servingpool.adapters.prometheus.backend_config import SeriesLabels
 from servingpool.adapters.prometheus.diagnosis import Cause
 from servingpool.adapters.prometheus.engines import profile_of, shipped, usable
 from servingpool.adapters.prometheus.engines.profile import EngineMetrics
@@ -21,7 +20,7 @@ from servingpool.adapters.prometheus.samples import FleetReading, ReadRequest
 from servingpool.decision.observation import NOT_EXPOSED, ReplicaMetrics, Unknown
 
 from .backends import BACKENDS, Serve
-from .scrapes import each_second, page_job, read_when, served
+from .scrapes import each_second, page_job, past_of, read_once, read_when, served
 
 ENGINES = Path(__file__).parents[1] / "fixtures" / "engines"
 NAMESPACE = "engines"
@@ -142,11 +141,8 @@ async def test_an_engine_that_restarts_counts_from_zero(url: str, pod_metrics: d
 async def test_the_past_is_read_as_the_present(url: str) -> None:
     request = asking("sglang", models=frozenset({"org/model"}), pods=f"{SHADOWED}|sglang-0.5.10")
     await read(url, request, {SHADOWED, "sglang-0.5.10"})
-    backend, end = PrometheusBackend(BackendConfig(url=url)), time.time()
-    past = await backend.history(request, start=end - 5, end=end, step=1, namespaces=[NAMESPACE])
-    await backend.close()
-    assert not isinstance(past, Unknown)
-    found = past[-1][1]
+    end = time.time()
+    found = (await past_of(url, request, end - 5, end, NAMESPACE))[-1][1]
     assert {pod for _, pod in found} == {SHADOWED, "sglang-0.5.10"}
     assert found[NAMESPACE, SHADOWED]["org/model"].generation_tokens == 707
 
@@ -180,9 +176,7 @@ async def test_a_label_that_the_configuration_misnames_is_told(url: str) -> None
     """The pods are named by another label than the configuration says."""
     request = asking("sglang", explain=frozenset({(NAMESPACE, "any")}))
     await read(url, replace(request, explain=frozenset()), {"sglang-0.5.10"})
-    backend = PrometheusBackend(BackendConfig(url=url, labels=SeriesLabels(pod="kubernetes_pod_name")))
-    reading = await backend.read(request, time.time())
-    await backend.close()
+    reading = await read_once(url, request, labels=SeriesLabels(pod="kubernetes_pod_name"))
     assert isinstance(reading, FleetReading)
     missing = reading.select(NAMESPACE, ["any"], "org/model").missing["any"]
     assert missing.cause.name == "WRONG_LABELS"

@@ -7,15 +7,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from servingpool.adapters.prometheus.backend import PrometheusBackend
-from servingpool.adapters.prometheus.backend_config import BackendConfig
 from servingpool.adapters.prometheus.diagnosis import Cause
 from servingpool.adapters.prometheus.promql import SCRAPING
 from servingpool.adapters.prometheus.samples import FleetReading, ReadRequest, with_own_buckets
 from servingpool.decision.observation import ReplicaMetrics, Unknown
 
 from .backends import BACKENDS, Serve
-from .scrapes import each_second, page_job, read_when, served
+from .scrapes import each_second, page_job, past_of, read_when, served
 
 NAMESPACE = "foreign"
 LE = ("0.5", "2.0", "+Inf")
@@ -217,15 +215,12 @@ async def test_buckets_of_another_namespace_push_none_out_and_its_pages_are_not_
 
 async def test_the_past_is_read_as_the_present(url: str) -> None:
     await read(url)
-    backend, request = PrometheusBackend(BackendConfig(url=url)), ReadRequest(ttft_bounds=frozenset({2.0}))
+    request = ReadRequest(ttft_bounds=frozenset({2.0}))
     last: Mapping[tuple[str, str], Mapping[str, ReplicaMetrics]] = {}
     # On a busy machine a scrape can take longer than its second, and Prometheus has no value of that page then.
     while not {(NAMESPACE, pod) for pod in READ} <= last.keys():
         end = time.time()
         # VictoriaMetrics repeats its value of 5 s ago for the last 5 s, so the range is longer than that.
-        past = await backend.history(request, start=end - 8, end=end, step=1, namespaces=[NAMESPACE])
-        assert not isinstance(past, Unknown)
-        last = past[-1][1]
-    await backend.close()
+        last = (await past_of(url, request, end - 8, end, NAMESPACE))[-1][1]
     assert {pod: figures(last[NAMESPACE, pod]["m"])["requests"] for pod in READ} == dict.fromkeys(READ, 270.0)
     assert (NAMESPACE, "gauges") not in last

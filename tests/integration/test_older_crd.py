@@ -62,7 +62,7 @@ def pool(namespace: str) -> str:
 async def cluster(control_plane: ControlPlane) -> AsyncIterator[Cluster]:
     connection = await Cluster.connect(str(control_plane.kubeconfig))
     yield connection
-    await connection.close()
+    await connection.aclose()
 
 
 async def test_a_condition_that_the_schema_does_not_know_costs_that_condition_alone(

@@ -22,7 +22,7 @@ from servingpool.adapters.prometheus.plan import MOST_SLICES
 from servingpool.adapters.prometheus.samples import ReadRequest
 from servingpool.decision.observation import NOT_EXPOSED, Histogram, ReplicaMetrics, Unknown
 
-from .scrapes import each_second, page_job, served
+from .scrapes import each_second, page_job, past_of, served
 
 THROUGH = ("prometheus", "installed")
 """The current Prometheus, which rewrites `le`, and the distribution's where there is one: 2.x keeps it as scraped."""
@@ -140,7 +140,7 @@ async def scraped(url: str, pods: set[str]) -> PrometheusBackend:
     for _ in range(600):
         reading = await backend.read(REQUEST, time.time())
         if not isinstance(reading, Unknown) and pods <= {pod for _, pod in reading.samples}:
-            await backend.close()
+            await backend.aclose()
             backend = PrometheusBackend(BackendConfig(url=url))
             await backend.read(REQUEST, time.time())
             return backend
@@ -151,7 +151,7 @@ async def scraped(url: str, pods: set[str]) -> PrometheusBackend:
 async def test_every_figure_agrees_with_the_page(url: str) -> None:
     backend = await scraped(url, PAGES.keys() - {"silent"})
     reading = await backend.read(REQUEST, time.time())
-    await backend.close()
+    await backend.aclose()
     assert not isinstance(reading, Unknown)
     selection = reading.select("reading", PAGES, "tiny")
     pages = {page.replica: page for page in selection.samples}
@@ -180,7 +180,7 @@ async def test_slices_together_are_the_whole(url: str, monkeypatch: pytest.Monke
     whole = await backend.read(REQUEST, time.time())
     monkeypatch.setattr("servingpool.adapters.prometheus.plan.ROWS_PER_SLICE", 10)
     sliced = await backend.read(REQUEST, time.time())
-    await backend.close()
+    await backend.aclose()
     assert not isinstance(whole, Unknown)
     assert not isinstance(sliced, Unknown)
     assert sliced.queries == MOST_SLICES
@@ -200,37 +200,30 @@ async def test_a_label_matcher_narrows_the_reading(url: str) -> None:
     backend = await scraped(url, PAGES.keys() - {"silent"})
     request = ReadRequest(REQUEST.engine, REQUEST.ttft_bounds, REQUEST.tpot_bounds, (("job", "plain-2"),))
     reading = await backend.read(request, time.time())
-    await backend.close()
+    await backend.aclose()
     assert not isinstance(reading, Unknown)
     assert list(reading.samples) == [("reading", "plain-2")]
 
 
 async def test_history_is_read_as_it_was(url: str) -> None:
-    backend = await scraped(url, PAGES.keys() - {"silent"})
+    await (await scraped(url, PAGES.keys() - {"silent"})).aclose()
     end = time.time()
-    past = await backend.history(REQUEST, start=end - 3600, end=end, step=1, namespaces=["reading", "no-such"])
-    elsewhere = await backend.history(REQUEST, start=end - 10, end=end, step=1, namespaces=["no-such"])
-    await backend.close()
-    assert not isinstance(past, Unknown)
+    past = await past_of(url, REQUEST, end - 3600, end, "reading", "no-such")
+    elsewhere = await past_of(url, REQUEST, end - 10, end, "no-such")
     assert len(past) == 3601
     assert past[0][1] == {}
     (page,) = past[-1][1]["reading", "plain"].values()
     assert page == expected(PAGES["plain"], "plain", page.scraped_at)
     assert STARTED < page.scraped_at <= end
-    assert not isinstance(elsewhere, Unknown)
     assert all(pages == {} for _, pages in elsewhere)
 
 
 async def test_only_the_requested_pods_are_read_from_history(url: str) -> None:
     """As a real Prometheus reads the expressions."""
-    await (await scraped(url, {"plain", "plain-2"})).close()
+    await (await scraped(url, {"plain", "plain-2"})).aclose()
     end = time.time()
     found = set()
     for pattern in ("plain-[0-9]{1,2}", pods_of_any([("plain-2", DEPLOYMENT), ("a" * 60, DEPLOYMENT)])):
-        backend = PrometheusBackend(BackendConfig(url=url))
-        asked = replace(REQUEST, pods=pattern)
-        past = await backend.history(asked, start=end - 5, end=end, step=1, namespaces=["reading"])
-        await backend.close()
-        assert not isinstance(past, Unknown)
+        past = await past_of(url, replace(REQUEST, pods=pattern), end - 5, end, "reading")
         found.add(tuple(sorted({pod for _, pages in past for _, pod in pages})))
     assert found == {("plain-2",), ()}

@@ -90,4 +90,4 @@ async def test_pools_deleted_while_nobody_watched_are_forgotten(
     async with operator.watching(pools=8):  # a list tells nothing of those that are not in it
         await operator.watches.forget_deleted()
         assert operator.cache.pools.keys() == set(many[2:])
-    await cluster.close()
+    await cluster.aclose()

@@ -143,7 +143,7 @@ class Reading:
             request = ReadRequest(engine=GATEWAY, gateway=True, ttft_bounds=frozenset({TTFT}))
             reading = await backend.read(request, time.time())
         finally:
-            await backend.close()
+            await backend.aclose()
         assert isinstance(reading, FleetReading), reading
         own = gateway_of(self._pool, self._config)
         assert own is not None

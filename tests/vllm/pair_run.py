@@ -115,7 +115,7 @@ class RoleOperator:
         return ticks
 
     async def close(self) -> None:
-        await self._backend.close()
+        await self._backend.aclose()
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ async def play(vllm: Vllm, server: Prometheus) -> Run:
         request, start=begin, end=time.time(), step=SCRAPE_INTERVAL, namespaces=[NAMESPACE]
     )
     assert not isinstance(history, Unknown), history
-    await operator.close()
+    await operator.aclose()
     (scrapes,) = server.query(f"max_over_time(scrape_duration_seconds[{time.time() - begin:.0f}s])")
     slowest = float(scrapes["value"][1])
     by_pool = [list(column) for column in zip(*looks, strict=True)]
@@ -134,7 +134,7 @@ async def scraped_since(prometheus: str, since: float) -> None:
         while True:
             (look, *_) = await operator.look()
             if look.scraped and look.page.scraped_at > since:
-                return await operator.close()
+                return await operator.aclose()
             await asyncio.sleep(0.2)
 
 

@@ -192,7 +192,7 @@ async def test_a_client_that_leaves_counts_as_arrived_and_never_as_finished(
     left = await replay(engine.url, [Ask(0.1 * n, words(luck, 50), 300, leave_after=10) for n in range(5)])
     await scraped_since(prometheus.url, time.time() + SETTLED)
     after, *_ = await operator.look()
-    await operator.close()
+    await operator.aclose()
     assert {answer.end for answer in left} == {End.LEFT}
     assert after.delta.sums[Column.TTFT_COUNT] == len(left)
     assert after.delta.sums[Column.PROMPTS] == 50 * len(left)

@@ -113,7 +113,7 @@ async def test_without_statistics_nothing_is_known_and_sigterm_cuts_what_is_unde
         await asyncio.to_thread(wait_until, lambda: scrapes(prometheus) >= SCRAPES, WAIT, f"{SCRAPES} scrapes")
         operator = Operator(prometheus.url, *SLOS)
         look, *_ = await operator.look()
-        await operator.close()
+        await operator.aclose()
         assert look.selection.missing[POD].cause is not Cause.OTHER_MODEL
         assert look.delta.coverage == 0.0
         assert isinstance(look.figures.arrivals, Unknown)

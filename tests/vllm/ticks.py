@@ -114,8 +114,8 @@ class Operator:
             looks.append(Look(now, selection, observation, delta, outcome.decision.figures))
         return looks
 
-    async def close(self) -> None:
-        await self.backend.close()
+    async def aclose(self) -> None:
+        await self.backend.aclose()
 
 
 def _pool(name: str, slo: dict[str, Any]) -> ServingPool:

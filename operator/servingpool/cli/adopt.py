@@ -146,22 +146,20 @@ def _proceed(steps: Sequence[Step], *, doubts: int, yes: bool, accept: bool, dry
     for number, step in enumerate(steps, 1):
         echo(f"  {number}. {step.text}")
     echo("")
+    unchanged = "Dry run: nothing was changed." if dry_run else "Nothing was changed."
+    if doubts and not accept and (dry_run or yes):
+        echo(f"{unchanged} The check has {_count(doubts)}: accept with --accept.", err=True)
+        raise typer.Exit(Exit.STOPPED)
     if dry_run:
-        if doubts and not accept:
-            echo(f"Dry run: nothing was changed. {_count(doubts)} to accept first, by --accept.", err=True)
-            raise typer.Exit(Exit.STOPPED)
-        echo("Dry run: nothing was changed.")
+        echo(unchanged)
         return
     if doubts and not accept:
-        if yes:
-            echo(f"Nothing was changed: the check has {_count(doubts)}. Accept with --accept.", err=True)
-            raise typer.Exit(Exit.STOPPED)
-        _confirm(f"Go on in spite of {_count(doubts)}?", "Nothing was changed.")
+        _confirm(f"Go on in spite of {_count(doubts)}?", unchanged)
     done: list[str] = []
     for number, step in enumerate(steps, 1):
         if not yes:
             so_far = f"Steps done: {', '.join(done)}. Run the command again to go on." if done else ""
-            _confirm(f"Step {number}?", so_far or "Nothing was changed.")
+            _confirm(f"Step {number}?", so_far or unchanged)
         _run(number, step)
         done.append(str(number))
     echo("Done.")

@@ -139,9 +139,9 @@ class _Assembly:
         end.start()
         if self._operator is not None:
             await self._operator.stop()
-        await asyncio.gather(*(backend.close() for backend in self._backends.values()))
+        await asyncio.gather(*(backend.aclose() for backend in self._backends.values()))
         if self._cluster is not None:
-            await self._cluster.close()
+            await self._cluster.aclose()
 
     async def _problem(self) -> str | None:
         """Why the operator should be restarted."""

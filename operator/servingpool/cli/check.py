@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Annotated, NamedTuple
 
@@ -98,9 +99,8 @@ def check(
 
 async def _answers(query: str, config: BackendConfig) -> bool:
     """Print the answer to a backlog's query. Whether it is a number."""
-    prometheus = PrometheusBackend(config)
-    found = await prometheus.number(query)
-    await prometheus.close()
+    async with aclosing(PrometheusBackend(config)) as prometheus:
+        found = await prometheus.number(query)
     unknown = isinstance(found, Unknown)
     echo(f"Backlog: {found.reason if isinstance(found, Unknown) else format(found, ',g')}.", err=unknown)
     return not unknown
@@ -132,7 +132,7 @@ async def _ask(backends: Sequence[BackendConfig]) -> list[Unknown | None]:
     try:
         return await asyncio.gather(*(backend.check() for backend in opened))
     finally:
-        await asyncio.gather(*(backend.close() for backend in opened))
+        await asyncio.gather(*(backend.aclose() for backend in opened))
 
 
 ANY_SLO = ReadRequest(ttft_bounds=frozenset({1.0}), tpot_bounds=frozenset({0.1}))
@@ -148,16 +148,12 @@ async def check_target(target: Target, where: Where, gateway: OwnGateway | None 
     Raises ClusterError where the cluster does not answer.
     """
     engines, gateways = where.config.known_engines, where.config.known_gateways
-    cluster = await Cluster.connect(where.kubeconfig, where.context)
-    try:
+    async with aclosing(await Cluster.connect(where.kubeconfig, where.context)) as cluster:
         found, pods = await ready_pods(cluster, target.namespace, target.kind, target.name)
-    finally:
-        await cluster.close()
     if not pods:
         echo(f"{found.key.kind} {target.namespace}/{target.name} has no ready pod to look at.", err=True)
         return False
-    prometheus = PrometheusBackend(where.source, engines, gateways)
-    try:
+    async with aclosing(PrometheusBackend(where.source, engines, gateways)) as prometheus:
         metered = target.engine is not None and engines[target.engine].metered
         if metered:
             echo(f"Engine {target.engine} exports no metrics. The gateway's are used for it.")
@@ -168,8 +164,6 @@ async def check_target(target: Target, where: Where, gateway: OwnGateway | None 
             return model.usable
         counted = await check_gateway(gateway, model.name, gateways[gateway.name], prometheus, metered=metered)
         return counted and model.usable
-    finally:
-        await prometheus.close()
 
 
 class _Model(NamedTuple):

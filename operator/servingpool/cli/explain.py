@@ -19,7 +19,17 @@ from servingpool.api.conditions import ConditionType, Reason
 from servingpool.api.duration import brief
 from servingpool.api.serving_pool import ServingPool, problems
 from servingpool.api.spec import Slo
-from servingpool.api.status import Change, Cost, LastDecision, Latency, RoleStatus, Status, TargetStatus, Throughput
+from servingpool.api.status import (
+    BatchStatus,
+    Change,
+    Cost,
+    LastDecision,
+    Latency,
+    RoleStatus,
+    Status,
+    TargetStatus,
+    Throughput,
+)
 from servingpool.api.time import write
 from servingpool.cli.kubectl import (
     Namespace,
@@ -45,6 +55,8 @@ OLD = 720.0
 UNSEEN = "No operator has read this pool: is one installed that watches this namespace? See `servingpool version`."
 FUTURE = 60.0
 """Seconds after now that `--at` may be, for clocks that differ."""
+Row = Callable[..., None]
+"""Adds a figure: name, value or None, unit, and what is said beside it."""
 
 
 @asks
@@ -271,7 +283,7 @@ def _targets(targets: Iterable[TargetStatus]) -> Table:
 
 
 def _figures(status: Status, slo: Slo | None, lacking: str) -> Table:
-    decision, throughput, latency = status.last_decision, status.throughput or Throughput(), status.latency or Latency()
+    decision, throughput = status.last_decision, status.throughput or Throughput()
     rows: list[tuple[str, Text | None]] = []
 
     def row(name: str, figure: object, unit: str = "", aside: str = "") -> None:
@@ -281,16 +293,10 @@ def _figures(status: Status, slo: Slo | None, lacking: str) -> Table:
     if (bounds := status.bounds) is not None:
         aside = "" if bounds.schedule is None else f"  by schedule {bounds.schedule}"
         row("bounds", f"{bounds.min} to {bounds.max}", aside=aside)
-    objective = "" if slo is None else f"  objective {slo.attainment:g}%"
-    row("attainment, last hour", None if status.attainment is None else f"{status.attainment:.4g}", "%", objective)
-    for name, key in (("last 5 minutes", "attainmentNow"), ("last minute", "attainmentMinute")):
-        share = None if decision is None else decision.figures.get(key)
-        row(f"attainment, {name}", None if share is None else f"{100.0 * share:.4g}", "%")
-    percentile = "" if slo is None else f"p{slo.percentile(roles=status.roles is not None):.4g}"
-    if slo is not None and slo.time_to_first_token is not None:
-        row(f"TTFT {percentile}", latency.time_to_first_token, aside=f"  SLO {brief(slo.time_to_first_token)}")
-    if slo is not None and slo.time_per_output_token is not None:
-        row(f"TPOT {percentile}", latency.time_per_output_token, aside=f"  SLO {brief(slo.time_per_output_token)}")
+    if status.batch is not None:
+        _of_batch(row, status.batch)
+    if slo is not None:
+        _of_slo(row, status, slo)
     row("output", throughput.generation_tokens_per_second, " tokens/s")
     row("output per GPU", throughput.tokens_per_second_per_gpu, " tokens/s")
     row("prompts", throughput.prompt_tokens_per_second, " tokens/s")
@@ -307,6 +313,31 @@ def _figures(status: Status, slo: Slo | None, lacking: str) -> Table:
     return _folded(rows, lacking)
 
 
+def _of_batch(row: Row, work: BatchStatus) -> None:
+    """What waits, what of it is due next, and when the desired replicas will have done that."""
+    row("backlog", None if work.backlog is None else f"{work.backlog:,.0f}", f" {work.unit}")
+    if work.due_at is not None:
+        row("due next", write(work.due_at), aside="" if work.due is None else f"  {work.due:,.0f} {work.unit}")
+    if work.finishes_at is not None:
+        rate = "" if work.per_second is None else f"  at {work.per_second:,.2f} {work.unit}/s"
+        row("done by", write(work.finishes_at), aside=rate)
+
+
+def _of_slo(row: Row, status: Status, slo: Slo) -> None:
+    """What was attained, and the latencies that the SLO bounds."""
+    attained, decision, latency = status.attainment, status.last_decision, status.latency or Latency()
+    share = None if attained is None else f"{attained:.4g}"
+    row("attainment, last hour", share, "%", f"  objective {slo.attainment:g}%")
+    for name, key in (("last 5 minutes", "attainmentNow"), ("last minute", "attainmentMinute")):
+        recent = None if decision is None else decision.figures.get(key)
+        row(f"attainment, {name}", None if recent is None else f"{100.0 * recent:.4g}", "%")
+    percentile = f"p{slo.percentile(roles=status.roles is not None):.4g}"
+    if slo.time_to_first_token is not None:
+        row(f"TTFT {percentile}", latency.time_to_first_token, aside=f"  SLO {brief(slo.time_to_first_token)}")
+    if slo.time_per_output_token is not None:
+        row(f"TPOT {percentile}", latency.time_per_output_token, aside=f"  SLO {brief(slo.time_per_output_token)}")
+
+
 def _folded(rows: list[tuple[str, Text | None]], lacking: str) -> Table:
     """The known figures, one a row, and a row with the names of the others, which are `lacking`."""
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -319,7 +350,7 @@ def _folded(rows: list[tuple[str, Text | None]], lacking: str) -> Table:
     return table
 
 
-def _compare(row: Callable[..., None], status: Status, cost: Cost) -> None:
+def _compare(row: Row, status: Status, cost: Cost) -> None:
     """Cost of the fleet, and of its traffic at the hosted price."""
     row("cost", _dollars(cost.dollars_per_hour), " per hour")
     if cost.compared_to is None:

@@ -55,10 +55,9 @@ def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         found = pools.read(namespace if slash else given.get("namespace") or pools.namespace, None)
     except ClusterError:
         return []
-    names = [each["metadata"]["name"] for each in found["items"]]
-    return [
-        each for each in (f"{namespace}/{name}" if slash else name for name in names) if each.startswith(incomplete)
-    ]
+    within = f"{namespace}/" if slash else ""
+    names = [f"{within}{each['metadata']['name']}" for each in found["items"]]
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def complete_context(ctx: typer.Context, incomplete: str) -> list[str]:

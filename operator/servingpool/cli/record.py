@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from servingpool.adapters.cluster.autoscaling import bounds_of
@@ -164,24 +166,22 @@ def serving(where: Where) -> list[Named]:
 
 
 async def _serving(where: Where) -> list[Named]:
-    prometheus, say = PrometheusBackend(where.source, where.config.known_engines), partial(echo, err=True)
-    cluster, found = await Cluster.connect(where.kubeconfig, where.context), []
-    try:
+    engines, say, found = where.config.known_engines, partial(echo, err=True), []
+    async with (
+        aclosing(PrometheusBackend(where.source, engines)) as prometheus,
+        aclosing(await Cluster.connect(where.kubeconfig, where.context)) as cluster,
+    ):
         async for named, around in surveyed(cluster, await scalables(cluster, say), say):
-            ready, engines = around.ready, where.config.known_engines
+            ready = around.ready
             if ready and (await identify(Target(*named), ready, prometheus, engines))[0] is not None:
                 found.append(named)
-    finally:
-        await cluster.close()
-        await prometheus.close()
     if not found:
         raise Failed("Nothing that can be scaled exports metrics of an engine that is known.")
     return found
 
 
 async def _run(target: Target, order: Order, where: Where, now: float) -> None:
-    prometheus = PrometheusBackend(where.source, where.config.known_engines)
-    try:
+    async with aclosing(PrometheusBackend(where.source, where.config.known_engines)) as prometheus:
         begun = resumed(order.output)
         if begun is None:
             header = await _header(target, order, where, prometheus, now)
@@ -195,16 +195,12 @@ async def _run(target: Target, order: Order, where: Where, now: float) -> None:
                 raise Failed(f"{order.output} holds {held}: choose another file", 2)
             echo(f"{order.output} was begun: going on.", err=True)
         scrapes = await _fill(order, header, since, prometheus)
-    finally:
-        await prometheus.close()
     if begun is None and not scrapes:
         raise Failed(
             f"Prometheus has no sample of {header.sort[1]} {target.namespace}/{target.name} in this time. "
             f"`servingpool check {target.kind}/{target.name} -n {target.namespace}` says why."
         )
-    size = order.output.stat().st_size
-    told_size = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
-    echo(f"{order.output}: {told_size}, {scrapes:,} scrapes recorded.", err=True)
+    echo(f"{order.output}: {decimal(order.output.stat().st_size)}, {scrapes:,} scrapes recorded.", err=True)
 
 
 def _is_of(header: Header, target: Target) -> bool:
@@ -263,11 +259,8 @@ async def _header(target: Target, order: Order, where: Where, prometheus: Promet
 async def _survey(target: Target, where: Where) -> Survey | None:
     """Survey of the workload; None where the cluster does not answer and is not needed."""
     try:
-        cluster = await Cluster.connect(where.kubeconfig, where.context)
-        try:
+        async with aclosing(await Cluster.connect(where.kubeconfig, where.context)) as cluster:
             return await survey(cluster, target.namespace, target.kind, target.name)
-        finally:
-            await cluster.close()
     except ClusterError as error:
         if target.engine is None or target.model is None:
             raise

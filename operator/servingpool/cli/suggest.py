@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
@@ -120,19 +121,17 @@ def run(order: Order, where: Where) -> int:
 
 
 async def _run(order: Order, where: Where, end: float) -> int:
-    cluster = await Cluster.connect(where.kubeconfig, where.context)
-    prometheus, engines = PrometheusBackend(where.source, where.config.known_engines), where.config.known_engines
-    manifests = []
-    try:
+    engines, manifests = where.config.known_engines, []
+    async with (
+        aclosing(await Cluster.connect(where.kubeconfig, where.context)) as cluster,
+        aclosing(PrometheusBackend(where.source, engines)) as prometheus,
+    ):
         async for _, around in _surveys(cluster, order):
             facts = await _facts(order, around, prometheus, engines, end)
             if isinstance(facts, Facts):
                 manifests.append(manifest(facts))
             elif order.kind:
                 echo(facts, err=True)
-    finally:
-        await prometheus.close()
-        await cluster.close()
     if not manifests:
         if not order.kind:
             echo(

@@ -37,11 +37,10 @@ def version(
     Exit codes: 0 they fit or only the client was asked for, 2 wrong usage, 3 they do not fit or no operator is
     installed, 4 the cluster refused or did not answer.
     """
-    if client:
+    if client or output is None:  # as kubectl, which tells its own version whatever the cluster says
         _show({"client": __version__}, [], output)
+    if client:
         return
-    if output is None:  # as kubectl, which tells its own version whatever the cluster says
-        _show({"client": __version__}, [], None)
     with told():
         pools = connect(kubeconfig, context)
         operators, lacking = _operators(pools), _lacking(pools)

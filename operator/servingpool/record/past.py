@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from servingpool.adapters.cluster.objects import FIELD_MANAGER
 from servingpool.adapters.prometheus.own_record import OwnRecord, Record, one
@@ -12,6 +13,7 @@ from servingpool.api.duration import brief, write
 from servingpool.api.role import Role
 from servingpool.api.spec import Slo
 from servingpool.api.status import (
+    BatchStatus,
     Candidate,
     Change,
     LastDecision,
@@ -33,6 +35,7 @@ from servingpool.decision.words import shown
 from servingpool.reconcile.keep.history import Ready, judged, replaced
 from servingpool.status.builder import FIGURE_NAMES, told_bounds
 
+T = TypeVar("T")
 ASKED = (
     *(Metric.LAST_CHANGE, Metric.LAST_CHANGE_FROM, Metric.LAST_CHANGE_TO, Metric.LAST_CHANGE_OUTCOME),
     Metric.READY_REPLICAS,
@@ -56,10 +59,10 @@ def status_of(record: Record) -> Status | None:
     ready, most, bounds = one(record, Metric.READY_REPLICAS), one(record, Metric.MAX_REPLICAS), _bounds(record)
     return Status(
         conditions=tuple(_conditions(record, at)),
-        fleet=f"{_count(ready)}/{desired:.0f}/{_count(most)}",
+        fleet="/".join("?" if each is None else f"{each:.0f}" for each in (ready, desired, most)),
         bounds=None if bounds is None else told_bounds(bounds),
-        replicas=_whole(one(record, Metric.REQUESTED_REPLICAS)),
-        ready_replicas=_whole(ready),
+        replicas=_as(round, one(record, Metric.REQUESTED_REPLICAS)),
+        ready_replicas=_as(round, ready),
         desired_replicas=round(desired),
         targets=_targets(record),
         roles=_roles(record, at),
@@ -69,9 +72,10 @@ def status_of(record: Record) -> Status | None:
             tokens_per_second_per_gpu=_rounded(one(record, Metric.TOKENS_PER_GPU), 1),
         ),
         queue_depth=_rounded(one(record, Metric.QUEUE_DEPTH), 1),
+        batch=_batch(record),
         latency=Latency(
-            time_to_first_token=_brief(one(record, Metric.TIME_TO_FIRST_TOKEN)),
-            time_per_output_token=_brief(one(record, Metric.TIME_PER_OUTPUT_TOKEN)),
+            time_to_first_token=_as(brief, one(record, Metric.TIME_TO_FIRST_TOKEN)),
+            time_per_output_token=_as(brief, one(record, Metric.TIME_PER_OUTPUT_TOKEN)),
         ),
         attainment=_percent(one(record, Metric.ATTAINMENT)),
         last_decision=_decision(record, at, round(desired)),
@@ -96,6 +100,20 @@ def _targets(record: Record) -> tuple[TargetStatus, ...] | None:
         if name in ready and name in desired
     )
     return told or None
+
+
+def _batch(record: Record) -> BatchStatus | None:
+    """The work with deadlines. How much of it is due first is no metric."""
+    points = (*record.get(Metric.BATCH_BACKLOG, ()), *record.get(Metric.BATCH_RATE, ()))
+    if not points:
+        return None
+    return BatchStatus(
+        unit=points[0].labels["unit"],
+        backlog=one(record, Metric.BATCH_BACKLOG),
+        per_second=one(record, Metric.BATCH_RATE),
+        due_at=_as(from_unix, one(record, Metric.BATCH_DEADLINE)),
+        finishes_at=_as(from_unix, one(record, Metric.BATCH_FINISH)),
+    )
 
 
 def record_at(source: OwnRecord, time: float) -> Record:
@@ -252,7 +270,7 @@ def _told(
         load=_rounded(figures.get("load"), 3),
         safe_load=_rounded(figures.get("safeLoad"), 3),
         forecast=_rounded(figures.get("forecast"), 2),
-        horizon=_brief(figures.get("horizon")),
+        horizon=_as(brief, figures.get("horizon")),
         figures=figures,
     )
 
@@ -288,16 +306,15 @@ def _bounds(record: Record) -> Bounds | None:
 
 def _conditions(record: Record, at: float) -> Iterator[Condition]:
     """Conditions without their messages, which are no metric: the catalogue says what the reasons mean."""
-    known = {reason.value: reason for reason in Reason}
+    meanings = {reason.value: reason.meaning for reason in Reason}
     found = {point.labels["type"]: point.labels for point in record.get(Metric.CONDITION, ())}
     for type_ in ConditionType:
         if (labels := found.get(type_)) is not None:
-            reason = known.get(labels["reason"])
             yield Condition(
                 type=type_,
                 status=Truth(labels["status"]),
                 reason=labels["reason"],
-                message="" if reason is None else reason.meaning,
+                message=meanings.get(labels["reason"], ""),
                 last_transition_time=from_unix(at),
             )
 
@@ -334,20 +351,12 @@ def _verdict(record: Record, requested: float | None, desired: int) -> Verdict:
     return Verdict.HOLD if requested is None else verdict_of(desired, round(requested))
 
 
-def _whole(figure: float | None) -> int | None:
-    return None if figure is None else round(figure)
-
-
-def _count(figure: float | None) -> str:
-    return "?" if figure is None else f"{figure:.0f}"
+def _as(form: Callable[[float], T], figure: float | None) -> T | None:
+    return None if figure is None else form(figure)
 
 
 def _rounded(figure: float | None, digits: int) -> float | None:
     return None if figure is None else round(figure, digits)
-
-
-def _brief(seconds: float | None) -> str | None:
-    return None if seconds is None else brief(seconds)
 
 
 def _percent(share: float | None) -> float | None:

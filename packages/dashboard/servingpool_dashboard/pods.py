@@ -95,7 +95,7 @@ async def loads(config: BackendConfig, namespace: str, spec: Spec, now: float) -
     try:
         looks = await backend.history(request, start=now - SPAN, end=now, step=STEP, namespaces=[namespace])
     finally:
-        await backend.close()
+        await backend.aclose()
     for _, samples in () if isinstance(looks, Unknown) else looks:
         for (_, pod), models in samples.items():
             if (sample := sample_of(models, spec.model)) is not None:

@@ -29,7 +29,7 @@ class FakeCluster:
     async def connect(cls, kubeconfig: str | None, context: str | None) -> FakeCluster:
         return cls()
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         pass
 
 
@@ -52,7 +52,7 @@ class FakeBackend:
         assert len(request.explain) == 300
         return FleetReading(0.0, {}, {})
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         pass
 
 

@@ -259,7 +259,7 @@ def test_a_first_answer_that_differs_has_to_be_accepted(make: Make) -> None:
     refused = run("adopt", "qwen", "--yes")
     assert refused.exit_code == 3
     assert "Auto would change 4 replicas to 2 at once. 2 cover the forecast." in refused.stdout
-    assert "Nothing was changed: the check has 1 doubt. Accept with --accept." in refused.stderr
+    assert "Nothing was changed. The check has 1 doubt: accept with --accept." in refused.stderr
     assert "annotations" not in world.pool["metadata"]
     assert run("adopt", "qwen", answers="y\n" * 5).exit_code == 0
     assert (world.replicas, world.writers) == (2, ["operator"])

@@ -15,6 +15,7 @@ from servingpool.cli.own_record import ENDED, point_in_time
 
 from ..reconcile.role_cluster import RoleCluster  # noqa: TID252
 from ..reconcile.stories import settled, several  # noqa: TID252
+from ..reconcile.test_batch import asleep  # noqa: TID252
 from .recorder import Recorder
 
 HPA = "kube-controller-manager"
@@ -80,6 +81,20 @@ def test_targets_of_the_past_are_told_as_they_were(monkeypatch: pytest.MonkeyPat
     refused = recorder.ask(monkeypatch, "compare", "--since", "10m")
     assert refused.exit_code == 3
     assert "has several targets, and compare takes pools of one." in refused.stderr, "an hour of each is another amount"
+
+
+def test_work_with_deadlines_is_told_of_the_past_as_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = asleep()
+    world.left = 100_000.0
+    recorder = Recorder(world)
+    recorder.run(10)
+    told = world.status()["batch"]
+    shown = recorder.ask(monkeypatch, "explain", "--at", iso(world.now), "-o", "json")
+    assert json.loads(shown.stdout)["batch"] == {name: figure for name, figure in told.items() if name != "due"}
+    text = recorder.ask(monkeypatch, "explain", "--at", iso(world.now)).output
+    for said in (f"backlog {told['backlog']:,.0f} requests", f"due next {told['dueAt']}", "at 23.16 requests/s"):
+        assert said in " ".join(text.split())
+    assert "attainment" not in text, "it has no SLO"
 
 
 def test_roles_of_the_past_are_told_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,6 +137,6 @@ def test_a_fault_of_a_request_is_over_soon_after_it(fault: str, tmp_path: Any, m
                 assert not ended.is_set(), said
             serving.cancel()
             await operator.stop()
-            await cluster.close()
+            await cluster.aclose()
 
     virtual_time.run(story)

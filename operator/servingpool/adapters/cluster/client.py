@@ -110,7 +110,7 @@ class Connection:
         """Connect as this login, in the running event loop."""
         return cls(session_of(login, connections=AT_ONCE), login.server)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Let go of the connections."""
         await self._session.close()
 

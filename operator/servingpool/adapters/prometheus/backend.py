@@ -236,7 +236,7 @@ class PrometheusBackend:
         except MetricsUnavailable as error:
             return Unknown(str(error))
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Let go of connections and threads."""
         self._workers.close()
 

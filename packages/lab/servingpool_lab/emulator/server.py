@@ -95,5 +95,5 @@ async def serve(world: Served, *, kubeconfig: Path, namespace: str, selector: st
         for task in done:
             task.result()
     finally:
-        await api.close()
+        await api.aclose()
         await runner.cleanup()

@@ -55,7 +55,7 @@ async def api() -> AsyncIterator[tuple[Api, Cluster]]:
     server: Any = site._server
     cluster = Cluster(aiohttp.ClientSession(), f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     yield fake, cluster
-    await cluster.close()
+    await cluster.aclose()
     await runner.cleanup()
 
 

@@ -116,7 +116,7 @@ async def test_a_401_has_the_credentials_read_anew_for_each_who_asks(tmp_path: P
         cluster = await Cluster.connect(str(path))
         assert (await cluster.get("/api"))["items"] == []
         assert (await cluster.get("/api"))["items"] == []
-        await cluster.close()
+        await cluster.aclose()
     assert asked == ["Bearer 1", "Bearer 2", "Bearer 2"]
 
 
@@ -135,7 +135,7 @@ async def test_a_redirect_to_another_server_does_not_get_the_token(tmp_path: Pat
         cluster = await Cluster.connect(str(write(tmp_path / "config", {"server": url}, {"token": "secret"})))
         with pytest.raises(Unanswered, match="Cannot read /api: the API server did not answer"):
             await cluster.get("/api")
-        await cluster.close()
+        await cluster.aclose()
     assert asked == []
 
 
@@ -269,7 +269,7 @@ async def test_a_client_certificate_is_shown_and_the_servers_is_checked(server: 
     assert server.heads[0]["path"] == "/eu/apis/servingpool.dev/v1alpha1/namespaces/team/servingpools"
     cluster = await Cluster.connect(str(of(server, tmp_path)))
     assert (await cluster.read_lease(("team", "a")))["items"] == []
-    await cluster.close()
+    await cluster.aclose()
     stranger = CertificateAuthority().certificate
     other = Pools.connect(str(of(server, tmp_path, **{"certificate-authority-data": data(stranger)})), None)
     with pytest.raises(Unanswered, match=r"CERTIFICATE_VERIFY_FAILED|certificate verify failed"):
@@ -280,10 +280,10 @@ async def test_a_client_certificate_is_shown_and_the_servers_is_checked(server: 
     cluster = await Cluster.connect(str(of(server, tmp_path, **{"tls-server-name": "elsewhere"})))
     with pytest.raises(Unanswered):
         await cluster.read_lease(("team", "a"))
-    await cluster.close()
+    await cluster.aclose()
     cluster = await Cluster.connect(str(of(server, tmp_path, **{"tls-server-name": "localhost"})))
     assert (await cluster.read_lease(("team", "a")))["items"] == []
-    await cluster.close()
+    await cluster.aclose()
     trust: Any = Login(str(of(server, tmp_path))).trust
     assert not trust.verify_flags & ssl.VERIFY_X509_STRICT  # which Python 3.13 sets, and authorities of EKS do not bear
     blind = {"insecure-skip-tls-verify": True, "certificate-authority-data": ""}
@@ -306,7 +306,7 @@ async def test_a_kubeconfigs_proxy_is_asked_by_the_commands_and_by_the_operator(
         cluster = await Cluster.connect(path)
         with pytest.raises(Unanswered):
             await cluster.read_lease(("team", "a"))
-        await cluster.close()
+        await cluster.aclose()
     login = f"Basic {data(b'ann:p@ss')}".encode()
     assert all(one.startswith(b"CONNECT 127.0.0.1:") and login in one for one in asked)
     assert len(asked) == 2

@@ -240,7 +240,7 @@ async def open_backend(prometheus: FakePrometheus) -> AsyncIterator[OpenBackend]
 
     yield open_one
     for backend in opened:
-        await backend.close()
+        await backend.aclose()
 
 
 @pytest.fixture

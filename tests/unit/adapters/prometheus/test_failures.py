@@ -181,7 +181,7 @@ async def test_a_server_that_hangs_leaves_no_thread_behind(open_backend, request
         assert isinstance(await backend.history(request_2s_100ms, **asked), Unknown)
     own = _since(before)
     assert len(own) <= 2
-    await backend.close()
+    await backend.aclose()
     _end(own)
 
 
@@ -191,7 +191,7 @@ async def test_closing_ends_what_is_under_way(hanging, open_backend, request_2s_
     pending = asyncio.create_task(backend.read(request_2s_100ms, NOW))
     await asyncio.to_thread(hanging.wait)
     own = _since(before)
-    await backend.close()
+    await backend.aclose()
     _end(own)
     pending.cancel()
 
