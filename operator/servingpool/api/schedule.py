@@ -1,4 +1,4 @@
-"""Bounds by the clock: `spec.schedules`."""
+"""Bounds and prices by the clock: `spec.schedules`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ TIME_OF_DAY = Matches("([01][0-9]|2[0-3]):[0-5][0-9]", "a time of day, 00:00 to 
 
 _ZONE = "an IANA time zone, such as Europe/Berlin or UTC"
 _ZONE_NAME = Matches("[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*", _ZONE)
-_NO_BOUND = "needs min (1 to 10000), max (1 to 10000) or both, got neither"
+_SOMETHING = Rule(
+    "has(self.min) || has(self.max) || has(self.costFactor)",
+    "needs min (1 to 10000), max (1 to 10000) or costFactor (0.01 to 100), got none of them",
+)
 
 
 class Day(StrEnum):
@@ -66,7 +69,7 @@ class TimeZone:
 
 
 class Schedule(Part):
-    """Other bounds at certain hours. A window that ends before it starts ends on the next day."""
+    """Other bounds, or another price, at certain hours. A window that ends before it starts ends on the next day."""
 
     name: Annotated[str, Field(max_length=63), SCHEDULE_NAME]
     """Name, which decisions and the status show: lower-case letters, digits and -."""
@@ -82,13 +85,15 @@ class Schedule(Part):
     """Lowest number of replicas within the window, 1 to 10000, Ready when it begins. Default: the pool's."""
     max: Annotated[int, Between(1, 10_000)] | None = None
     """Highest number of replicas within the window, 1 to 10000. Default: the pool's."""
+    cost_factor: Annotated[float, Between(0.01, 100)] | None = None
+    """What costPerReplicaHour is multiplied by within the window, 0.01 to 100: 0.5 is half price. Default: 1."""
 
-    model_config = ConfigDict(json_schema_extra=rules(Rule("has(self.min) || has(self.max)", _NO_BOUND)))
+    model_config = ConfigDict(json_schema_extra=rules(_SOMETHING))
 
     @model_validator(mode="after")
     def _bounding(self) -> Self:
-        if self.min is None and self.max is None:
-            raise ValueError(_NO_BOUND)
+        if self.min is None and self.max is None and self.cost_factor is None:
+            raise ValueError(_SOMETHING.says)
         return self
 
 
@@ -119,6 +124,12 @@ def occurrences(schedules: Iterable[Schedule], begin: float, end: float) -> Iter
                 if window.begin < window.end and window.begin <= end and window.end > begin:
                     yield window
             day += timedelta(days=1)
+
+
+def cost_factor(schedules: Iterable[Schedule], now: float) -> float:
+    """Ratio of prices at `now`, Unix seconds, to costPerReplicaHour: the highest of the windows in force, else 1."""
+    given = (one.schedule.cost_factor for one in occurrences(schedules, now, now))
+    return max((one for one in given if one is not None), default=1.0)
 
 
 @lru_cache(maxsize=4096)  # each is asked for at every tick of its day

@@ -23,7 +23,7 @@ from servingpool.api.role import (
     RoleRatio,
 )
 from servingpool.api.rule import DNS_LABEL, DNS_NAME, Between, Matches, Rule, quoted, rules, told
-from servingpool.api.schedule import Schedule
+from servingpool.api.schedule import Schedule, cost_factor
 from servingpool.api.target import MOST_REPLICAS, WORKLOAD_NAME, Targets, by_place, names_of
 from servingpool.api.target import Target as Target  # noqa: PLC0414, what mypy takes for an export
 
@@ -221,8 +221,8 @@ class Spec(Part):
     behavior: Behavior = Behavior()
     """Tuning. The defaults fit most pools."""
     schedules: Annotated[tuple[Schedule, ...], keyed(16, "name")] = ()
-    """Other bounds at certain hours; at most 16. A window in force replaces min and max of the pool, the sums over its
-    targets. Where windows overlap, the highest min and the highest max count."""
+    """Other bounds or prices at certain hours; at most 16. A window in force replaces min and max of the pool, the sums
+    over its targets. Where windows overlap, the highest min, the highest max and the highest costFactor count."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -259,6 +259,12 @@ class Spec(Part):
     def target_names(self) -> tuple[str, ...]:
         """What status and metrics call the targets: by name, or `Kind/name` where two have the same."""
         return names_of(self.targets)
+
+    def costs(self, now: float) -> dict[str, float | None]:
+        """Dollars of a replica for an hour at that Unix time, by target; None where the target has no price."""
+        costs = (one.cost_per_replica_hour for one in self.targets)
+        factor = cost_factor(self.schedules, now) if self.schedules else 1.0
+        return {name: cost and cost * factor for name, cost in zip(self.target_names, costs, strict=True)}
 
     @property
     def goes_to_zero(self) -> bool:

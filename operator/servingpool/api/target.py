@@ -70,7 +70,7 @@ class Target(Part):
     """GPUs of one replica, 1 to 1024. Default: the resource limits of its pods, of any vendor."""
     cost_per_replica_hour: Annotated[float, Between(0, 100_000)] | None = None
     """Cost of one replica in dollars per hour, 0 to 100000. It adds the cost of fleet and tokens to the status. Among
-    several targets the cheapest mix is chosen by it if all have one, else by GPUs."""
+    several targets the cheapest mix is chosen by it if all have one, else by GPUs. See schedules[].costFactor."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(

@@ -134,7 +134,7 @@ class Metric(Entry):
         "servingpool_replica_cost_dollars_per_hour",
         "dollars/h",
         "Cost of one replica.",
-        "spec.targets[].costPerReplicaHour; absent without it, and in a pool of several targets.",
+        "spec.targets[].costPerReplicaHour × the costFactor in force; absent without it, and with several targets.",
     )
     DESIRED_REPLICAS = (
         "servingpool_desired_replicas",

@@ -84,7 +84,7 @@ def _decided(state: PoolState) -> Decided | None:
         ready=len(plan.seen.observation.ready),
         expense=plan.expense,
         slo=plan.seen.pool.spec.slo,
-        replica_cost=None if plan.seen.pool.spec.several else plan.seen.pool.spec.targets[0].cost_per_replica_hour,
+        replica_cost=None if plan.seen.pool.spec.several else next(iter(plan.seen.pool.spec.costs(plan.at).values())),
         change=next(iter(state.history.changes), None),
         batch=batch_of(plan),
         roles={stage.role: stage.decision for stage in plan.stages if stage.role},

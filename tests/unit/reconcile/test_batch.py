@@ -170,6 +170,12 @@ def test_a_rate_takes_as_many_full_replicas_as_serve_it_while_there_is_work_and_
     assert service.replicas == 3
     assert world.condition("SLOMet") == ("True", "ThroughputHolds")
     assert "5,000 output tokens/s need 2." in world.decision().reason
+    priced, half = {"name": "vllm", "min": 1, "max": 8, "costPerReplicaHour": 4.0}, {"name": "now", "timeZone": "UTC"}
+    for factor, most in ((1.0, 2), (0.5, 3)):  # the third replica of the rate
+        paid = {"spendAtMost": {"dollarsPerHour": 8.0}, **rate}
+        world.pool(slo=None, throughput=paid, targets=[priced], schedules=[{**half, "costFactor": factor}])
+        world.step(minutes=6)
+        assert service.replicas == most
     world.pool(slo=None, throughput=rate, targets=[{"name": "vllm", "min": 1, "max": 2}])
     world.step()
     assert world.condition("SLOMet") == ("False", "ThroughputShort")

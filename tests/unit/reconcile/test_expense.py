@@ -111,7 +111,7 @@ def inputs(of: FakeCluster) -> Seen:
 
 
 def told(pool: ServingPool, observation: Observation, figures: Figures) -> Expense:
-    return expense_of(pool, observation, figures, {"vllm": 4}, {"acme": ACME})
+    return expense_of(pool, observation, figures, {"vllm": 4}, {"acme": ACME}, 0.0)
 
 
 @pytest.mark.parametrize("lost", ["generation_rate", "prompt_rate"])

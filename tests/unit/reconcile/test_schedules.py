@@ -82,6 +82,19 @@ def test_of_windows_that_overlap_the_highest_bounds_are_told_and_exported() -> N
     assert world.writes.scales[-1][2] <= 2
 
 
+def test_a_window_of_the_price_alone_changes_dollars_and_no_bound() -> None:
+    night = {"name": "night", "timeZone": "UTC", "start": "20:00", "end": "06:00", "max": 2}
+    cheap = {"name": "cheap", "timeZone": "UTC", "start": "22:00", "end": "06:00", "costFactor": 0.5}
+    dear = {"name": "dear", "timeZone": "UTC", "start": "22:00", "end": "23:00", "costFactor": 1.5}
+    target = {"name": "vllm", "min": 1, "max": 10, "costPerReplicaHour": 4.0}
+    world = quiet("2026-11-24T21:55+00:00", night, cheap, dear, targets=[target])
+    for hour, dollars in (("21:58", 4.0), ("22:01", 6.0), ("23:01", 2.0)):
+        until(world, f"2026-11-24T{hour}+00:00")
+        assert world.status()["cost"] == {"dollarsPerHour": dollars}, "of prices in force the highest"
+        assert exported(world, Metric.REPLICA_COST) == {(): dollars}
+        assert world.status()["bounds"] == {"min": 1, "max": 2, "schedule": "night"}
+
+
 def test_a_zone_that_this_operator_does_not_know_is_told_in_a_condition() -> None:
     """As the API server knows it, its database is newer."""
     world = quiet("2026-11-24T22:00+00:00", EVENING | {"timeZone": "Europe/Newtown"})

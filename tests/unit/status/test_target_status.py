@@ -130,7 +130,7 @@ def spent(gpus: Mapping[str, int], *, spot: int, priced: bool = True) -> Expense
     counts = {"on-demand": 2, "spot": spot}
     ready = tuple(Replica(f"{name}-{at}", 900.0, 600.0, target=name) for name in counts for at in range(counts[name]))
     observation = Observation(sum(counts.values()), ready=ready, targets=tuple(Ordered(*one) for one in counts.items()))
-    return expense_of(pool, observation, replace(found.decision().figures, generation_rate=2400.0), gpus, {})
+    return expense_of(pool, observation, replace(found.decision().figures, generation_rate=2400.0), gpus, {}, found.now)
 
 
 def test_each_target_has_its_own_cost_and_gpus() -> None:

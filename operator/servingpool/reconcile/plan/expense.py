@@ -58,14 +58,19 @@ class Expense:
 
 
 def expense_of(
-    pool: ServingPool, observation: Observation, figures: Figures, gpus: Mapping[str, int], prices: Mapping[str, Price]
+    pool: ServingPool,
+    observation: Observation,
+    figures: Figures,
+    gpus: Mapping[str, int],
+    prices: Mapping[str, Price],
+    now: float,
 ) -> Expense:
     """The money of a pool with so many `gpus` per replica of each target, by its name as decisions call it.
 
-    `prices` are those of the operator's configuration.
+    `prices` are those of the operator's configuration. What a replica costs at `now` counts, Unix time in seconds.
     """
     spec = pool.spec
-    costs = {name: one.cost_per_replica_hour for name, one in zip(spec.target_names, spec.targets, strict=True)}
+    costs = spec.costs(now)
     fleet = [*observation.ready, *(replica for replica in observation.starting if not replica.unschedulable)]
     ordered = {one.target: one.replicas for one in observation.targets}
     dollars = _sum(costs, Counter(replica.target for replica in fleet), NO_COST)

@@ -17,7 +17,7 @@ from servingpool.adapters.cluster.objects import Workload
 from servingpool.adapters.gateways.own_gateway import bound_of
 from servingpool.api.conditions import Reason
 from servingpool.api.role import Role
-from servingpool.api.schedule import occurrences
+from servingpool.api.schedule import cost_factor, occurrences
 from servingpool.api.serving_pool import Metadata, ServingPool
 from servingpool.api.spec import Spec
 from servingpool.decision.bound import unschedulable
@@ -179,7 +179,7 @@ def plan_pool(
     decision = stages[0].decision if len(stages) == 1 else joined([one.decision for one in stages])
     actions = actions_of(seen, decision) if permission.act else ()
     gpus = {one.name: one.gpus for one in seen.targets}
-    expense = expense_of(seen.pool, seen.observation, decision.figures, gpus, prices)
+    expense = expense_of(seen.pool, seen.observation, decision.figures, gpus, prices, seen.at)
     return PoolPlan(seen, permission, stages, decision, expense, actions)
 
 
@@ -220,7 +220,8 @@ def core_targets(targets: Sequence[SeenTarget], room: Mapping[str, int] = NO_LIM
     """The targets in the core's own units. `room` as for `plan_pool`.
 
     The price is in dollars where each target has one, else in GPUs; a replica whose GPUs are unknown counts as one. A
-    target alone has the pool's min and max, which schedules may change.
+    costFactor is the same for all targets and changes no mix. A target alone has the pool's min and max, which
+    schedules may change.
     """
     if len(targets) == 1 and targets[0].spec.role is None:
         return (Target(targets[0].name, batch_limit=targets[0].workload.batch_limit),)
@@ -268,7 +269,9 @@ def core_pool(
             cold_start=spec.behavior.cold_start,
         ),
         windows=tuple(
-            Window(one.schedule.name, one.begin, one.end, one.schedule.min, one.schedule.max) for one in windows
+            Window(one.schedule.name, one.begin, one.end, one.schedule.min, one.schedule.max)
+            for one in windows
+            if one.schedule.min or one.schedule.max
         ),
         idle_after=spec.behavior.idle_after if spec.goes_to_zero and spec.batch is None else None,
         max_change=math.inf if spec.behavior.max_change_per_step is None else spec.behavior.max_change_per_step,
@@ -283,6 +286,7 @@ def _core_batch(spec: Spec, during: tuple[float, float] | None) -> Batch | None:
     """Deadlines or rate; money in the unit of the targets' prices, see `core_targets`."""
     if (rate := spec.throughput) is not None:
         price = 1.0 if spec.several else max(LEAST_PRICE, spec.targets[0].cost_per_replica_hour or 0.0)
+        price *= cost_factor(spec.schedules, during[0]) if during else 1.0
         spend = math.inf if rate.spend_at_most is None else rate.spend_at_most.dollars_per_hour / price
         return Batch(DAY, unit="output tokens", rate=Rate(rate.output_tokens_per_second or math.inf, spend))
     if (batch := spec.batch) is None or during is None:
