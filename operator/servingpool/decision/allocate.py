@@ -30,7 +30,7 @@ from servingpool.decision.words import listed, shown
 
 def lowest(replicas: Iterable[Replica]) -> list[Replica]:
     """Replicas that have an ordinal, the lowest first: the last of them goes first."""
-    return sorted((one for one in replicas if one.ordinal is not None), key=lambda one: one.ordinal or 0)
+    return sorted([one for one in replicas if one.ordinal is not None], key=lambda one: one.ordinal or 0)
 
 
 def fewest(replicas: Sequence[Replica], wanted: int, start: float) -> int:
@@ -65,21 +65,16 @@ class Fleet:
     lines: tuple[Part, ...]
     pool: Pool
 
-    def within(self, pool: Pool) -> Fleet:
-        """The fleet with the bounds of this pool."""
-        return self if pool is self.pool else Fleet(self.lines, pool)
-
     def observed(self, observation: Observation) -> Observation:
         """The observation in replicas of the reference."""
-        weights = {line.target: line.weight for line in self.lines}
-        credited = sum(line.credited for line in self.lines)
+        ready, credited = observation.ready, sum([line.credited for line in self.lines])
+        own = {one.target: 1.0 for one in ready} | {line.target: line.weight for line in self.lines}
         return replace(
             observation,
             # What never comes is not missed; and a fleet that waits for its first replica is not at zero.
             requested=max(credited, min(observation.requested, 1)),
             ready=tuple(
-                one if (weight := weights.get(one.target, 1.0)) == one.weight else replace(one, weight=weight)
-                for one in observation.ready
+                [one if one.weight == own[one.target] else replace(one, weight=own[one.target]) for one in ready]
             ),
             capacity=self.standing,
         )
@@ -100,7 +95,7 @@ class Fleet:
     @property
     def standing(self) -> float:
         """Requested capacity that comes."""
-        return math.fsum(line.credited * line.weight for line in self.lines)
+        return math.fsum([line.credited * line.weight for line in self.lines])
 
     @property
     def ordered(self) -> float:
@@ -127,7 +122,7 @@ class Fleet:
     @property
     def stuck(self) -> int:
         """Replicas that do not come, and that other targets may stand in for."""
-        return sum(max(0, line.requested - line.delivered) for line in self.lines if line.absent)
+        return sum([max(0, line.requested - line.delivered) for line in self.lines if line.absent])
 
     @property
     def frontier(self) -> Frontier:
@@ -148,7 +143,7 @@ class Fleet:
         """`zero`: down to none, whatever the bases."""
         growing = [line for line in self.lines if not line.absent and line.requested < line.most]
         known = any(line.measured and line.weight > 0.0 for line in growing)
-        return tuple(self._offer(line, known=known, zero=zero) for line in self.lines)
+        return tuple([self._offer(line, known=known, zero=zero) for line in self.lines])
 
     def _offer(self, line: Part, *, known: bool, zero: bool) -> Offer:
         """`known`: some target of known weight may grow, so that one of unknown weight need not."""
@@ -201,7 +196,7 @@ class Fleet:
         keep = keep and need >= self.standing * (1.0 - EPSILON) and not zero
         offers = self._offers(zero=True) if zero else self.offers
         mix = self._mix(offers, need, move=move and not zero, keep=keep)
-        if dear := price(offers, mix) > money:
+        if dear := money < math.inf and price(offers, mix) > money:
             found = front(offers, need)
             fits = found.mixes[(found.prices <= money) & (found.mixes.sum(axis=1) <= self.pool.max_replicas)]
             mix = self._at_least(fits[-1].tolist() if len(fits) else mix, offers, self.pool.min_replicas)
@@ -215,6 +210,8 @@ class Fleet:
 
     def _mix(self, offers: Sequence[Offer], need: float, *, move: bool, keep: bool) -> Mix:
         """The cheapest mix that only adds to what stands, or only removes from it; another where that saves enough."""
+        if len(offers) == 1:
+            return (max(offers[0].least, min(math.ceil(need * share_of(1)), offers[0].most)),)
         near = self._beside_what_stands(offers, grows=keep or need * share_of(len(offers)) > self.standing)
         mix = self._at_least(self._cheapest(near, need), offers, self.pool.min_replicas)
         if move and any(line.stuck is None for line in self.lines):
@@ -249,7 +246,7 @@ class Fleet:
         waits = any(not self.lines[at].absent for at in tried)
         if not waits and begin and sum(order) < self.pool.max_replicas:
             tried += [at for at in unproven if at not in tried][:1]
-        return tuple(max(count, int(at in tried)) for at, count in enumerate(order))
+        return tuple([max(count, int(at in tried)) for at, count in enumerate(order)])
 
     def _with_ordered(self, order: Mix) -> Mix:
         """Pods that find no node stay, unless other targets have got as much in their place."""
@@ -355,7 +352,7 @@ def _in_replicas_of(new: str, memory: Memory, pool: Pool) -> Memory:
     interrupted = memory.interrupted()
     taught = replace(
         interrupted.profile,
-        kinds=tuple(replace(one, speed=None) for one in profile.kinds),
+        kinds=tuple([replace(one, speed=None) for one in profile.kinds]),
         reference=new,
         curve=MissCurve(),
         ledger=replace(profile.ledger, cost=None),
@@ -374,9 +371,9 @@ def fleet_of(observation: Observation, pool: Pool, memory: Memory, now: float) -
     for target in pool.targets:
         name, requested = target.name, ordered.get(target.name, 0)
         kind, shortage = kind_of(profile.kinds, name), shortages.get(name)
-        ready = sum(one.target == name for one in observation.ready)
+        ready = [one.target for one in observation.ready].count(name)
         starting = [one for one in observation.starting if one.target == name]
-        without_node = tuple(one for one in starting if one.unschedulable)
+        without_node = tuple([one for one in starting if one.unschedulable])
         missing = requested - ready - len(starting)
         stuck = None if shortage is None else shortage.stuck(ready, without_node, missing, now, params)
         part = Part(
@@ -393,7 +390,7 @@ def fleet_of(observation: Observation, pool: Pool, memory: Memory, now: float) -
             target.base,
             target.most,
             target.price,
-            tuple(lowest(one for one in standing if one.target == name)),
+            tuple(lowest([one for one in standing if one.target == name])),
         )
         lines.append(part)
     return Fleet(tuple(lines), pool)

@@ -118,7 +118,7 @@ def _while_no_node(answer: Limited, observation: Observation, pool: Pool, memory
 def unschedulable(observation: Observation, pool: Pool, memory: Memory) -> int:
     """Replicas without a node for longer than a cluster autoscaler takes to bring a node."""
     patience = max(UNSCHEDULABLE_AFTER, memory.start(pool))
-    return sum(replica.unschedulable and replica.age > patience for replica in observation.starting)
+    return sum([replica.unschedulable and replica.age > patience for replica in observation.starting])
 
 
 def _scale_down_blocked(

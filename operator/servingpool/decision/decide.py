@@ -55,14 +55,13 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     updated = update(seen, pool.within(pool.bounds(now, memory.horizon(pool))), memory, now)
     bounds = pool.bounds(now, updated.memory.horizon(pool))
     pool = pool.within(bounds)
-    fleet = fleet.within(pool)
+    fleet = Fleet(fleet.lines, pool)
     frontier = fleet.frontier
     standing = () if seen.metered else updated.memory.last.standing
     unused = updated.memory.unused(pool, now)
     planned = BY_WORK if pool.batch else plan(seen, pool, updated, frontier, hung=len(standing), unused=unused)
-    if memory.at != now:
-        updated = updated._replace(memory=tried(updated, planned, seen, pool, now))
-    memory = remembered(updated, pool, planned, now)
+    trial = updated.memory.trial if memory.at == now else tried(updated, planned, seen, pool, now)
+    memory = remembered(updated, pool, planned, trial, now)
     queues = Queues.recent(seen, memory.last, {one.replica for one in standing}, now)
     wanted, money, paid = at_zero(seen, pool, memory, now, frontier), math.inf, math.inf
     if pool.batch is not None:
@@ -82,7 +81,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
     moved, need = moves(parts, memory.profile.reference), _need(pool, memory, planned, wanted, now)
     decision = Decision(
         at=now,
-        replicas=sum(part.replicas for part in parts),
+        replicas=sum([part.replicas for part in parts]),
         verdict=verdict_of_parts(parts),
         need=need,
         capacity=need if isinstance(need, Unknown) else limited.replicas,
@@ -93,7 +92,7 @@ def decide(observation: Observation, pool: Pool, memory: Memory, now: float) -> 
         candidates=() if isinstance(planned, Unknown) else planned.candidates,
         course=None if isinstance(answer, Unknown) else answer.course,
         calibrating=not memory.calibrated(pool),
-        warning=explain.warning(pool, updated, planned, found.attainment_now),
+        warning=explain.warning(pool, memory, updated.step, planned, found.attainment_now),
         parts=parts,
         standing=standing,
         wanted=wanted,

@@ -79,13 +79,9 @@ class StepTime:
     stretch: float = 1.0
     """Work of the usual request over its work without a limit on the batch."""
 
-    def seconds(self, decoding: float, prefill_tokens: float) -> float:
-        """Duration of a step with so much in it."""
-        return self.base + self.per_request * decoding + self.per_prefill_token * prefill_tokens
-
-    def expected(self, steps: Steps) -> float:
-        """Duration in seconds of the mean step in `steps`."""
-        return self.base * steps.base + self.per_request * steps.decoding + self.per_prefill_token * steps.prefill
+    def seconds(self, decoding: Amount, prefill_tokens: Amount, base: Amount | float = 1.0) -> Amount:
+        """Duration of a step with so much in it. `base`: see `Steps`."""
+        return self.base * base + self.per_request * decoding + self.per_prefill_token * prefill_tokens
 
     def work(self, prompt_tokens: Amount, steps: Amount) -> Amount:
         """Replica-seconds of prompt tokens and of steps that decode a request; of `Rates`, replicas kept busy."""

@@ -9,8 +9,9 @@ import math
 from collections.abc import Sequence
 
 from servingpool.decision.decision import Limited
+from servingpool.decision.engine import StepTime
 from servingpool.decision.figures import Figures
-from servingpool.decision.learn.memory import Memory, UpdateResult
+from servingpool.decision.learn.memory import Memory
 from servingpool.decision.learn.miss_curve import tpot_infeasible
 from servingpool.decision.observation import Reading, Replica, Unknown
 from servingpool.decision.observe.gauges import doubted_queue
@@ -24,16 +25,16 @@ ROUTE = "Look in its log for why it sends nothing: its list of engines, its view
 CAUSES = "Look for a slow or failing replica, a router that loads them unevenly, and clients that send again."
 
 
-def warning(pool: Pool, update: UpdateResult, plan: Plan | Unknown, now: Reading) -> str | None:
+def warning(pool: Pool, memory: Memory, step: StepTime | None, plan: Plan | Unknown, now: Reading) -> str | None:
     """Why no fleet size holds the SLO; None where some may. `now`: the share of the last requests that met it."""
-    bound, step, fit = pool.slo.time_per_output_token, update.step, update.memory.profile.engine.fit
+    bound, fit = pool.slo.time_per_output_token, memory.profile.engine.fit
     if bound is not None and step is not None and fit.known and tpot_infeasible(pool, step):
         return (
             f"Time per output token {bound * 1000:.0f} ms cannot be held at any fleet size: "
             f"even an idle engine takes {step.between_tokens * 1000:.0f} ms per token. "
             f"Set a bound above that, or use faster replicas."
         )
-    trial, gauge = update.memory.trial, update.memory.gateway_gauge
+    trial, gauge = memory.trial, memory.gateway_gauge
     if gauge is not None and gauge.unserved(pool):
         holds = doubted_queue(gauge, pool) or ""
         return f"{holds[0].upper()}{holds[1:]}. {ROUTE}"
@@ -85,7 +86,7 @@ def doubts(
         if not isinstance(plan, Unknown) and plan.stuck:
             said += f", so {_needed(pool.whole(plan.need))} in all"
         found.append(said)
-    queue = doubted_queue(memory.gateway_gauge, pool)
+    queue = memory.gateway_gauge and doubted_queue(memory.gateway_gauge, pool)
     return found if queue is None else [*found, queue]
 
 

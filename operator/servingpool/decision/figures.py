@@ -203,10 +203,10 @@ def attainment(on: Sources) -> Reading:
         return on.unjudged
     # Bins go when a new one begins: while nothing is read none does.
     score = on.memory.score_of_last_hour(on.now)
-    requests = sum(entry.requests for entry in score) + on.overdue
+    requests = sum([entry.requests for entry in score]) + on.overdue
     if requests <= 0.0:
         return Unknown("no request was judged in the last hour")
-    return 1.0 - (sum(entry.late for entry in score) + on.overdue) / requests
+    return 1.0 - (sum([entry.late for entry in score]) + on.overdue) / requests
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,8 @@ def change(before: Sequence[float], now: Sequence[float]) -> Change:
 
 def resets(before: Floats, now: Floats) -> tuple[Flags, Flags]:
     """Of many sources, a row each: whether it restarted, and whether it is damaged, as `change` tells of one."""
-    fell: Flags = np.any(now < before, axis=1)
-    damaged: Flags = fell & np.any((now > RESTARTED * before) & (before > 0.0), axis=1)
+    fell: Flags = np.logical_or.reduce(now < before, axis=1)
+    damaged: Flags = fell & np.logical_or.reduce((now > RESTARTED * before) & (before > 0.0), axis=1)
     return fell & ~damaged, damaged
 
 

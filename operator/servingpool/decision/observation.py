@@ -77,16 +77,16 @@ class Histogram:
 
         `bound` in seconds; without one, or without buckets, the bucket is all that there is.
         """
-        if bound is None or not self.bounds:
-            return (self.count, self.count, self.count), Bucket()
-        lower, upper, bucket = _bucket_with(bound, self.bounds)
+        lower, upper, bucket = bucket_with(bound, self.bounds)
         cumulative = (0.0, *self.counts, self.count)
         return (self.count, cumulative[lower], cumulative[upper]), bucket
 
 
 @lru_cache(maxsize=4096)
-def _bucket_with(bound: float, bounds: tuple[float, ...]) -> tuple[int, int, Bucket]:
+def bucket_with(bound: float | None, bounds: tuple[float, ...]) -> tuple[int, int, Bucket]:
     """Places of both ends of the bucket that holds a bound, in (0, *bounds, infinity); and that bucket."""
+    if bound is None or not bounds:
+        return -1, -1, Bucket()
     ends = (0.0, *bounds, math.inf)
     upper = 1 + bisect_left(bounds, bound * (1 - EPSILON))
     lower = upper if ends[upper] <= bound * (1 + EPSILON) else upper - 1
@@ -244,4 +244,4 @@ class Observation:
     @property
     def serving(self) -> float:
         """Capacity of the ready replicas, in replicas of the reference target."""
-        return len(self.ready) if self.capacity is None else math.fsum(replica.weight for replica in self.ready)
+        return len(self.ready) if self.capacity is None else math.fsum([replica.weight for replica in self.ready])

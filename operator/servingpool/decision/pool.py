@@ -230,7 +230,7 @@ class Pool:
 
     def bounds(self, now: float, ahead: float) -> Bounds:
         """The bounds in force at `now`, Unix time in seconds; windows that begin within `ahead` seconds raise them."""
-        return in_force(self._own, self.windows, now, ahead)
+        return in_force(self._own, self.windows, now, ahead) if self.windows else self._own
 
     def within(self, bounds: Bounds) -> Self:
         """The pool with these bounds as its own."""

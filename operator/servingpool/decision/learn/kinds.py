@@ -35,11 +35,11 @@ class ColdStart:
     loading: tuple[str, ...] = ()
     """Names of replicas seen while they load. Of other replicas the time since Ready may be that of a failed probe."""
 
-    def update(self, ready: tuple[Replica, ...], starting: tuple[Replica, ...]) -> ColdStart:
+    def update(self, ready: Sequence[Replica], starting: Sequence[Replica]) -> ColdStart:
         """Note the load time of each replica that was seen to load and is Ready now."""
-        loads = (replica.load_time for replica in ready if replica.name in self.loading)
-        times = tuple(one for one in loads if one is not None and 0.0 < one <= LONGEST_COLD_START)
-        loading = tuple(replica.name for replica in starting if replica.ready_for is None)
+        loads = [replica.load_time for replica in ready if replica.name in self.loading]
+        times = tuple([one for one in loads if one is not None and 0.0 < one <= LONGEST_COLD_START])
+        loading = tuple([replica.name for replica in starting if replica.ready_for is None])
         if not times and loading == self.loading:
             return self
         return ColdStart((self.seconds + times)[-COLD_STARTS_KEPT:], loading)
@@ -104,8 +104,8 @@ def shortages_seen(shortages: tuple[Shortage, ...], observation: Observation, no
     return tuple(
         known.get(order.target, Shortage(order.target)).seen(
             order.replicas,
-            sum(replica.target == order.target for replica in observation.ready),
-            sum(replica.target == order.target for replica in observation.starting),
+            [replica.target for replica in observation.ready].count(order.target),
+            [replica.target for replica in observation.starting].count(order.target),
             now,
             in_turn=order.in_turn,
         )
@@ -149,7 +149,8 @@ Kinds = tuple[Kind, ...]
 
 def kind_of(kinds: Kinds, target: str) -> Kind:
     """The engines of a target, as learned."""
-    return next((kind for kind in kinds if kind.target == target), None) or Kind(target)  # made only where it is needed
+    found = [kind for kind in kinds if kind.target == target]
+    return found[0] if found else Kind(target)
 
 
 def updated(
@@ -168,8 +169,8 @@ def updated(
         fit = kind.fit.update(seen, elapsed=elapsed, params=params, prefills=pool.prefills)
         saturation = kind.saturation.update(engine, limit=target.batch_limit, elapsed=elapsed, params=params)
         cold_start = kind.cold_start.update(
-            tuple(one for one in ready if one.target == target.name),
-            tuple(one for one in starting if one.target == target.name)[: MOST_STARTING // len(pool.targets)],
+            [one for one in ready if one.target == target.name],
+            [one for one in starting if one.target == target.name][: MOST_STARTING // len(pool.targets)],
         )
         found.append(replace(kind, fit=fit, saturation=saturation, cold_start=cold_start))
     return tuple(found)
@@ -199,13 +200,13 @@ def with_speeds(kinds: Kinds, reference: str, pool: Pool, *, tokens: float, prom
             return 0.0
         return min(MOST_SPEED, max(1.0 / MOST_SPEED, serves(kind.target) / serves(reference)))
 
-    return tuple(replace(kind, speed=speed(kind)) for kind in kinds)
+    return tuple([replace(kind, speed=speed(kind)) for kind in kinds])
 
 
 def best_known(kinds: Kinds, observation: Observation) -> str:
     """The target to count in: of the targets of known speed, else of all, the target with most Ready replicas."""
     names = [one.target for one in observation.orders]
-    ready = {name: sum(one.target == name for one in observation.ready) for name in names}
+    ready = {name: sum([one.target == name for one in observation.ready]) for name in names}
     known = {name: kind_of(kinds, name).fit.known for name in names}
     return max(names, key=lambda name: (known[name], ready[name], -names.index(name)))
 

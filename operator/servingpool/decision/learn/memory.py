@@ -63,7 +63,7 @@ class Profile:
     @property
     def cold_start(self) -> ColdStart:
         """The last starts of all targets."""
-        return ColdStart(tuple(seconds for kind in self.kinds for seconds in kind.cold_start.seconds))
+        return ColdStart(tuple([seconds for kind in self.kinds for seconds in kind.cold_start.seconds]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class PastLoads:
 
     def highest(self, since: float, step: StepTime) -> float:
         """Highest load, by this step time, of the bins that reach beyond that Unix time; 0 without any."""
-        return max((step.work(*rates) for begin, rates in self.bins if begin + BIN > since), default=0.0)
+        return max([step.work(*rates) for begin, rates in self.bins if begin + BIN > since], default=0.0)
 
 
 class Scored(NamedTuple):
@@ -172,9 +172,10 @@ class Memory:
         Where replicas start one after another, what is ordered takes as many cold starts, an hour of them at most. Not
         where one of them never becomes Ready, so that no further one comes.
         """
-        cold = self.profile.cold_start.expected(pool.params.cold_start)
-        came = [one for one in self.shortages if self.at is None or not one.refused(self.at, pool.params)]
-        return min((1 if self.shortages and not came else pool.starts) * cold, max(cold, HOUR)) + self.interval
+        cold, starts, now = self.profile.cold_start.expected(pool.params.cold_start), pool.starts, self.at
+        if starts > 1 and now and self.shortages and all(one.refused(now, pool.params) for one in self.shortages):
+            starts = 1
+        return min(starts * cold, max(cold, HOUR)) + self.interval
 
     def start(self, pool: Pool) -> float:
         """Seconds from an order to the capacity of the first replica."""
@@ -183,7 +184,7 @@ class Memory:
     @property
     def highest_recommendation(self) -> float:
         """Most replicas that were recommended within the scale-down window."""
-        return max((entry[1] for entry in self.recommendations), default=0.0)
+        return max([entry[1] for entry in self.recommendations], default=0.0)
 
     def scale_down_window(self, pool: Pool) -> float:
         """Seconds for which a fleet stays at the recommended size: two cold starts at least.
@@ -217,7 +218,7 @@ class Memory:
 
     def score_of_last_hour(self, now: float) -> tuple[Scored, ...]:
         """The bins of the score that began in the last hour."""
-        return tuple(entry for entry in self.score if entry.begin > now - HOUR)
+        return tuple([entry for entry in self.score if entry.begin > now - HOUR])
 
     def without_forecasts(self) -> Memory:
         """The memory after a hole, without the pending forecasts: demand after the hole must not settle them."""

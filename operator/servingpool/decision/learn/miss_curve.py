@@ -195,7 +195,7 @@ class MissCurve:
         return sum(self.late[: lightest + 1]) / below[lightest]
 
     def _faded(self, keep: float) -> MissCurve:
-        return MissCurve(tuple(count * keep for count in self.requests), tuple(count * keep for count in self.late))
+        return MissCurve(tuple([count * keep for count in self.requests]), tuple([count * keep for count in self.late]))
 
     def in_other_units(self, ratio: float) -> MissCurve:
         """The same evidence where what was a load of 1 is one of `ratio`.
@@ -226,13 +226,13 @@ class MissCurve:
         of_floor = met.sum() * grid.log_hit_of_floor + grid.log_prior_of_floor
         of_floor -= UNPROVEN * np.log(np.maximum(FLOORS / most_floor, 1.0))
         weight = np.add.outer(of_rise, of_floor).ravel()
-        late_bins = np.flatnonzero(late > NOTHING)
+        late_bins = (late > NOTHING).nonzero()[0]
         if len(late_bins):
             bins = slice(late_bins[0], late_bins[-1] + 1)
             weight += late[bins] @ grid.log_miss[bins]
         # The exponential of what is far below is a denormal, which takes longer than all the rest.
         highest = weight.max()
-        likely = np.flatnonzero(weight > highest + LOG_UNLIKELY)
+        likely = (weight > highest + LOG_UNLIKELY).nonzero()[0]
         weight = np.exp(weight[likely] - highest)
         weight /= weight.sum()
         miss = np.maximum.accumulate(weight @ grid.miss.take(likely, axis=0))
@@ -352,10 +352,10 @@ def _back_to_the_queue(window: SampleWindow, load: Array, reach: float) -> float
     A tick of which nothing is known ends no queue.
     """
     at = window.rows[:, Column.AT]
-    queued = np.flatnonzero((load > OVERLOAD) & (at > at[-1] - reach))
+    queued = ((load > OVERLOAD) & (at > at[-1] - reach)).nonzero()[0]
     if not len(queued):
         return reach
-    within = np.flatnonzero(load[: queued[-1]] <= OVERLOAD)
+    within = (load[: queued[-1]] <= OVERLOAD).nonzero()[0]
     begin = within[-1] + 1 if len(within) else 0
     return max(reach, float(window.rows[begin:, Column.SPAN].sum()))
 

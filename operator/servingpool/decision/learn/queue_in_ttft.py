@@ -48,7 +48,7 @@ class QueueInTtft:
 
         Minutes with a queue outweigh the past sooner than those without, so after an upgrade the next queue tells.
         """
-        queued = sum(one.begin > 0.0 < one.end for one in waits)
+        queued = sum([one.begin > 0.0 < one.end for one in waits])
         keep = math.exp(-elapsed / (params.mean_window if queued else params.evidence_memory))
         moments = [held * keep for held in self.moments]
         for one in waits:

@@ -23,6 +23,7 @@ from statistics import median
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from servingpool.decision.engine import (
     ANOTHER_BATCH,
@@ -52,6 +53,7 @@ LEAST_WINDOWS = 4.0
 """Windows of evidence before the fit is known."""
 
 Vector = tuple[float, float, float]
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,8 @@ class StepTimeFit:
             # The two do not fit together. Steps tell more, except of engines that prefill for decode engines. One
             # request for 150 tokens to a real one made each prompt 11 times cheaper, for good.
             return self if self.decodes != prefills else StepTimeFit().update(steps, elapsed=elapsed, params=params)
-        ratio = self._observed_over_expected(steps, params)
+        itl, decoding, prefill, base = columns = np.array(steps).T
+        ratio = self._observed_over_expected(columns, params)
         drift = 0.0 if ratio is None else self.drift + min(1.0, elapsed / DRIFT_TIME) * (ratio - self.drift)
         renewing = abs(drift) > (SETTLED if self.renewing else params.engine_changed)
         keep = math.exp(-elapsed / (params.renewal if renewing else params.fit_memory))
@@ -91,7 +94,6 @@ class StepTimeFit:
         if renewing and ratio is not None:
             speed = math.exp(max(-1.0, min(1.0, ratio)) * min(1.0, elapsed / params.renewal))
         of_gram, of_moment = keep / speed**2, keep / speed
-        itl, decoding, prefill, base = np.array(steps).T
         rows = np.array((base, decoding, prefill)) / (NOISE * itl)
         products, moments = rows @ rows.T / len(steps), rows.sum(axis=1) / (NOISE * len(steps))
         gram = tuple(held * of_gram + more for held, more in zip(self.gram, products.ravel().tolist(), strict=True))
@@ -100,13 +102,15 @@ class StepTimeFit:
         scale = mean if self.windows == 0.0 else self.scale + (mean - self.scale) / (min(self.windows, 40.0) + 1.0)
         return StepTimeFit(gram, moment, self.windows * keep + 1.0, scale, drift, renewing)
 
-    def _observed_over_expected(self, steps: Sequence[Steps], params: Params) -> float | None:
+    def _observed_over_expected(self, columns: Array, params: Params) -> float | None:
         """Logarithm of observed over expected ITL of the middle replica; None where the fit is not known."""
         step = self.solve(params) if self.known else None
         if step is None:
             return None
+        itl, decoding, prefill, base = columns
         # An upgrade is all replicas', a sick GPU one's.
-        return median(math.log(one.itl / max(step.expected(one), FASTEST_STEP)) for one in steps)
+        ratios: list[float] = np.log(itl / np.maximum(step.seconds(decoding, prefill, base), FASTEST_STEP)).tolist()
+        return median(ratios)
 
     @property
     def decodes(self) -> bool:
@@ -152,7 +156,7 @@ def _non_negative(gram: Sequence[float], moment: Sequence[float]) -> Vector:
         return free  # the unconstrained optimum is feasible, so it is the optimum
     best, best_value = (0.0, 0.0, 0.0), 0.0
     for found in _with_less_support(gram, moment):
-        value = -0.5 * sum(one * other for one, other in zip(moment, found, strict=True))
+        value = -0.5 * sum([one * other for one, other in zip(moment, found, strict=True)])
         if value < best_value and _feasible(found):
             best, best_value = found, value
     return best
@@ -236,8 +240,8 @@ class Saturation:
         forget = math.exp(-elapsed / params.evidence_memory)
         # An hour of full replicas must not outweigh today's.
         keep = forget * (min(1.0, params.mean_window / (self.seconds * forget)) if self.seconds > 0.0 else 1.0)
-        new_seconds = math.fsum(one.seconds for one in full)
-        new_decoding = math.fsum(one.decoding for one in full)
+        new_seconds = math.fsum([one.seconds for one in full])
+        new_decoding = math.fsum([one.decoding for one in full])
         if self.known and new_seconds >= LEAST_SECONDS and 0.0 < ANOTHER * new_decoding / new_seconds < self.batch:
             keep = 0.0  # another engine, or other requests
         seconds = self.seconds * keep + new_seconds
@@ -252,8 +256,8 @@ class Saturation:
             batch = limit
         return Saturation(
             seconds=seconds,
-            requests=self.requests * keep + math.fsum(one.requests for one in full),
-            tokens=self.tokens * keep + math.fsum(one.tokens for one in full),
+            requests=self.requests * keep + math.fsum([one.requests for one in full]),
+            tokens=self.tokens * keep + math.fsum([one.tokens for one in full]),
             decoding=decoding,
             batch=batch,
             most_running=most_running,

@@ -14,8 +14,8 @@ from servingpool.decision import zero
 from servingpool.decision.engine import Rates, StepTime
 from servingpool.decision.learn.error_budget import Calibration, ErrorBudget
 from servingpool.decision.learn.forecast import Forecast
-from servingpool.decision.learn.kinds import NO_ENGINE, updated, with_speeds
-from servingpool.decision.learn.memory import BIN, Memory, Profile, Scored, UpdateResult
+from servingpool.decision.learn.kinds import NO_ENGINE, Kinds, kind_of, updated, with_speeds
+from servingpool.decision.learn.memory import BIN, Memory, Scored, UpdateResult
 from servingpool.decision.learn.miss_curve import (
     OVERLOAD,
     LoadAttribution,
@@ -26,7 +26,7 @@ from servingpool.decision.learn.miss_curve import (
     tpot_infeasible,
 )
 from servingpool.decision.learn.step_time import NEARLY_FULL, short_answers
-from servingpool.decision.observation import Histogram, Observation, Unknown
+from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.observe.columns import WORK, Column
 from servingpool.decision.observe.counters import CounterDelta, diff_counters
 from servingpool.decision.observe.gauges import with_believed_queue
@@ -126,12 +126,13 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
     if seen and (hole or memory.since is None):
         # The loop, Prometheus or the fleet was away. Windows fill anew, and nothing is removed until they have.
         memory = replace(memory.without_forecasts(), since=now, recommendations=())
-    profile = _with_engines(tick, delta, memory)
+    profile, kinds = memory.profile, _kinds(tick, delta, memory)
     # Without a step nobody tells whether the engine is still another one.
-    engine = delta.engines.get(profile.reference, NO_ENGINE)
-    doubted = profile.engine.fit.changed(params) and (engine.steps if profile.engine.fit.decodes else engine.prefills)
+    fit, engine = kind_of(kinds, profile.reference).fit, delta.engines.get(profile.reference, NO_ENGINE)
+    doubted = fit.changed(params) and (engine.steps if fit.decodes else engine.prefills)
     profile = replace(
         profile,
+        kinds=kinds,
         at=now if seen else profile.at,
         queue_in_ttft=profile.queue_in_ttft.update(
             delta.waits, known=delta.queue_excluded, elapsed=tick.elapsed, params=params
@@ -139,7 +140,7 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
         curve=profile.curve.doubted(tick.elapsed) if doubted else profile.curve,
         learned=profile.learned + (tick.elapsed if seen else 0.0),
     )
-    interval = memory.interval
+    interval, (ttft_tail, tpot_tail) = memory.interval, _tails(tick, memory, delta.damaged)
     if delta.interval is not None:
         # A lost scrape looks like a longer interval, so it is believed slowly; at first sight a minute is.
         interval = min(delta.interval, interval * 1.02 if memory.covered_at is not None else MINUTE)
@@ -153,8 +154,8 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
         damaged="; ".join(f"{name}: {why}" for name, why in delta.damaged.items()) or unread,
         queue_unknown=delta.waiting.reason if isinstance(delta.waiting, Unknown) else None,
         covered_at=now if seen else memory.covered_at,
-        ttft_tail=_tail(tick, memory.ttft_tail, "time_to_first_token", delta.damaged),
-        tpot_tail=_tail(tick, memory.tpot_tail, "time_per_output_token", delta.damaged),
+        ttft_tail=ttft_tail,
+        tpot_tail=tpot_tail,
         predicted_by=None,
     )
 
@@ -165,7 +166,7 @@ def with_fresh_samples(observation: Observation, memory: Memory, now: float) -> 
     Prometheus, or a cache before it, may repeat an old answer, in which all looks fresh. Two clocks may differ, and one
     may be set: only a lag that grows counts, and one that lasts is believed, a second of it every eight.
     """
-    newest = max((one.scraped_at for one in observation.samples), default=None)
+    newest = max([one.scraped_at for one in observation.samples], default=None)
     if newest is None:
         return observation, memory
     lag, passed = now - newest, math.inf if memory.at is None else now - memory.at
@@ -176,15 +177,14 @@ def with_fresh_samples(observation: Observation, memory: Memory, now: float) -> 
     return observation, replace(memory, lag=least)
 
 
-def _with_engines(tick: _Tick, delta: CounterDelta, memory: Memory) -> Profile:
-    """The profile with what the engines showed of their steps and their full batches."""
+def _kinds(tick: _Tick, delta: CounterDelta, memory: Memory) -> Kinds:
+    """The kinds with what the engines showed of their steps and their full batches."""
     profile, pool, params = memory.profile, tick.pool, tick.pool.params
     (prompt, steps), tokens = memory.window.lengths(memory.interval, params), memory.window.tokens_a_step(params)
     # A replica with a sample has served: not to be Ready for a moment is no start.
     starting = [one for one in tick.observation.starting if one.name not in memory.last.samples]
     kinds = updated(profile.kinds, delta.engines, tick.observation.ready, starting, pool, tick.elapsed)
-    kinds = with_speeds(kinds, profile.reference, pool, tokens=tokens, prompt=prompt, steps=steps)
-    return replace(profile, kinds=kinds)
+    return with_speeds(kinds, profile.reference, pool, tokens=tokens, prompt=prompt, steps=steps)
 
 
 def _with_gateway_demand(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
@@ -226,19 +226,18 @@ def _ready(observation: Observation, span: float) -> float:
     """
     if span <= 0.0:
         return float(observation.serving)
-    return sum(
-        one.weight * (1.0 if one.ready_for is None else min(1.0, max(0.0, one.ready_for) / span))
-        for one in observation.ready
-    )
+    since = np.array([math.inf if one.ready_for is None else one.ready_for for one in observation.ready])
+    return float([one.weight for one in observation.ready] @ (since / span).clip(0.0, 1.0))
 
 
-def _tail(tick: _Tick, tail: Tail, name: str, damaged: Mapping[str, str]) -> Tail:
-    """The tail of the engines' latency of this name; of the gateway's TTFT where the SLO is measured there."""
-    read = {one.replica: getattr(one, name) for one in tick.observation.samples if one.replica not in damaged}
-    if name == "time_to_first_token" and tick.pool.slo.at_gateway:
-        read = {"": tick.observation.gateway.time_to_first_token}
-    known = {source: one for source, one in read.items() if isinstance(one, Histogram)}
-    return tail.update(known, elapsed=tick.span, memory=tick.pool.params.recent_window)
+def _tails(tick: _Tick, memory: Memory, damaged: Mapping[str, str]) -> tuple[Tail, Tail]:
+    """The tails of TTFT and TPOT: the engines', or the gateway's TTFT where the SLO is measured there."""
+    whole = [one for one in tick.observation.samples if one.replica not in damaged]
+    ttft = {one.replica: one.time_to_first_token for one in whole}
+    if tick.pool.slo.at_gateway:
+        ttft = {"": tick.observation.gateway.time_to_first_token}
+    lasts, tpot = tick.pool.params.recent_window, {one.replica: one.time_per_output_token for one in whole}
+    return memory.ttft_tail.update(ttft, tick.span, lasts), memory.tpot_tail.update(tpot, tick.span, lasts)
 
 
 def _without_the_past_of_another_slo(memory: Memory, pool: Pool) -> Memory:

@@ -154,12 +154,14 @@ def miss_penalty(
     margin = params.penalty_margin * math.sqrt(min(1.0, FORECASTS_KEPT * SPACING / max(forecast.seen, 1.0)))
     believed = np.maximum(past.counts[moments:], NOTHING)
     unavoidable = curve.floor * work
-    held_for = round(held / SPACING)
+    # What was chosen at each moment is kept at the next ones.
+    kept_at = np.maximum(0, np.subtract.outer(np.arange(moments - 1), np.arange(round(held / SPACING))))
+    block = np.ones(BLOCK)
 
     def misses(penalty: float) -> Array:
         chosen = costs.choose(penalty)
-        if held_for and moments:
-            kept = _highest_of_last(held_for, costs.choose(params.hysteresis * penalty)[: moments - 1])
+        if kept_at.size:
+            kept = costs.choose(params.hysteresis * penalty)[kept_at].max(axis=1)
             chosen[1:moments] = np.maximum(chosen[1:moments], kept)
         return late[rows, chosen]
 
@@ -170,7 +172,7 @@ def miss_penalty(
         squares = float((bursts[moments:] ** 2 / believed).sum())
         if moments:
             # Of blocks that begin at every moment: where a block's edge falls must not move the penalty.
-            squares += float((np.convolve(bursts[:moments], np.ones(BLOCK)) ** 2).sum()) / BLOCK
+            squares += float((np.convolve(bursts[:moments], block) ** 2).sum()) / BLOCK
         return float(spent.sum()) + margin * math.sqrt(squares) <= allowance * float(work @ counted)
 
     low, high, counted = params.least_penalty, greatest, np.ones(len(late))
@@ -194,13 +196,6 @@ def _hopeless(overloaded: NDArray[np.bool_], observed: Array) -> NDArray[np.bool
     overloaded &= observed > observed[-BLOCK:].max()
     around: NDArray[np.bool_] = np.convolve(overloaded, np.ones(BLOCK), "same")[: len(overloaded)] > 0.0
     return around & bool(4 * around.sum() <= len(around))
-
-
-def _highest_of_last(span: int, values: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The highest of the last `span` values at each place, up to it."""
-    padded = np.concatenate((np.zeros(span, dtype=np.intp), values))
-    highest: NDArray[np.intp] = np.lib.stride_tricks.sliding_window_view(padded, span)[1:].max(axis=1)
-    return highest
 
 
 def _spread(outlook: Outlook) -> tuple[Array, Array]:

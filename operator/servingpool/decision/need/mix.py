@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -46,17 +46,17 @@ class Offer(NamedTuple):
 
 def capacity(offers: Sequence[Offer], mix: Mix) -> float:
     """Capacity of a mix, in replicas of the reference target."""
-    return math.fsum(count * offer.weight for count, offer in zip(mix, offers, strict=True))
+    return math.fsum([count * offer.weight for count, offer in zip(mix, offers, strict=True)])
 
 
 def price(offers: Sequence[Offer], mix: Mix) -> float:
     """Price of a mix."""
-    return math.fsum(count * offer.price for count, offer in zip(mix, offers, strict=True))
+    return math.fsum([count * offer.price for count, offer in zip(mix, offers, strict=True)])
 
 
 def greatest(offers: Sequence[Offer]) -> Mix:
     """The mix with every replica that can be had and serves."""
-    return tuple(offer.most if offer.weight > 0.0 else offer.least for offer in offers)
+    return tuple([offer.most if offer.weight > 0.0 else offer.least for offer in offers])
 
 
 class Front(NamedTuple):
@@ -78,7 +78,7 @@ def front(offers: Sequence[Offer], enough: float) -> Front:
 
     Offer by offer, each mix so far with each number of replicas of the next one.
     """
-    least = tuple(offer.least for offer in offers)
+    least = tuple([offer.least for offer in offers])
     found = Front(np.array([capacity(offers, least)]), np.array([price(offers, least)]), np.array([least]))
     missing = enough - float(found.capacities[0])
     for at, offer in enumerate(offers):
@@ -89,8 +89,7 @@ def front(offers: Sequence[Offer], enough: float) -> Front:
         if len(more) * len(found.prices) > MIXES**2:
             more, found = more[_few(len(more))], found.at(_few(len(found.prices)))
         before = len(found.prices)
-        mixes = np.tile(found.mixes, (len(more), 1))
-        mixes[:, at] += np.repeat(more, before)
+        mixes = (found.mixes + np.multiply.outer(more, np.arange(len(offers)) == at)[:, None]).reshape(-1, len(offers))
         capacities = np.add.outer(more * offer.weight, found.capacities).ravel()
         prices = np.add.outer(more * offer.price, found.prices).ravel()
         found = Front(capacities, prices, mixes)
@@ -120,15 +119,9 @@ class Frontier:
 
     offers: tuple[Offer, ...]
     """Offers in the long run: more than max, to show how many replicas would be needed."""
-    _found: dict[float, tuple[Array, Array]] = field(default_factory=dict)
 
     def upto(self, last: float) -> tuple[Array, Array]:
         """Capacities above 0 up to about `last`, ascending, and their prices over that of a capacity of 1."""
-        if last not in self._found:
-            self._found[last] = self._upto(last)
-        return self._found[last]
-
-    def _upto(self, last: float) -> tuple[Array, Array]:
         capacities, prices, _ = front(self.offers, last)
         some = capacities > 0.0
         if not some.any():

@@ -21,6 +21,7 @@ from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, 
 from servingpool.decision.params import LONGEST_GAP, REMEMBERED
 from servingpool.decision.plan import Course, Plan, Wanted
 from servingpool.decision.pool import Pool
+from servingpool.decision.trial import Trial
 from servingpool.decision.words import clock, span
 from servingpool.decision.zero import GatewayDemand
 
@@ -146,20 +147,21 @@ def backlog(engines: Iterable[float], gateway: Reading, *, work: float, horizon:
     return own + (0.0 if isinstance(gateway, Unknown) else gateway * work / horizon)
 
 
-def remembered(update: UpdateResult, pool: Pool, plan: Plan | Unknown, now: float) -> Memory:
+def remembered(update: UpdateResult, pool: Pool, plan: Plan | Unknown, trial: Trial | None, now: float) -> Memory:
     """The memory for the next decision."""
     memory = update.memory
     begin = now - memory.scale_down_window(pool)
-    recommendations = tuple(entry for entry in memory.recommendations if begin < entry[0] < now)
+    recommendations = tuple([entry for entry in memory.recommendations if begin < entry[0] < now])
     if isinstance(plan, Unknown) or update.forecast is None:
-        return replace(memory, recommendations=recommendations, penalty=None, predicted_by=None)
-    most = math.inf if memory.trial is None or memory.trial.failed is None else memory.trial.most  # no more is kept
+        return replace(memory, recommendations=recommendations, penalty=None, predicted_by=None, trial=trial)
+    most = math.inf if trial is None or trial.failed is None else trial.most  # no more is kept
     return replace(
         memory,
         recommendations=(*recommendations, (now, min(plan.recommended, most))),
         penalty=plan.penalty,
         penalty_until=now + _penalty_lasts(update.forecast) if memory.penalty is None else memory.penalty_until,
         predicted_by=plan.curve,
+        trial=trial,
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -52,6 +52,7 @@ from servingpool.decision.observe.plausible import (
 from servingpool.decision.observe.queueing import Queue, queue
 from servingpool.decision.observe.samples import (
     COUNTERS,
+    NEEDED,
     NO_BUCKETS,
     NO_SAMPLE,
     OPTIONAL,
@@ -186,7 +187,6 @@ def diff_counters(
     ready = {replica.name: replica for replica in observation.ready}
     table = _table(observation, pool, ready, last.samples, known)
     found, samples, damaged, left_out = _compared(table, ready, known)
-    first = Column.TTFT_COUNT
     sums, grown = found.increase.sum(axis=0), _growth(found)
     # A replica whose scrape was lost, or that is not Ready for a moment, is compared with its last sample.
     alive = ready.keys() | {replica.name for replica in observation.starting}
@@ -198,7 +198,7 @@ def diff_counters(
     running, waiting = (table.gauges * moving[:, None]).T
     targets = np.array([ready[one.replica].target for one in table.metrics], object)
     queues = _queues(table.metrics, waiting, observation.ready, last.samples)
-    scraped_at = max((one.scraped_at for one in table.metrics), default=None)
+    scraped_at = max([one.scraped_at for one in table.metrics], default=None)
     passed = float(sums[Column.BEGUN]) + grown
     gateway = _gateway_after(observation.gateway.queue, last.gateway_queue, passed, scraped_at)
     waits = _waits(found, (last.gateway_queue, gateway), slo.time_to_first_token)
@@ -212,7 +212,7 @@ def diff_counters(
             for target in {replica.target: None for replica in observation.ready}
         },
         waits=waits.told,
-        queue_excluded=not all(shows_waits(one, slo.time_to_first_token) for one in table.metrics),
+        queue_excluded=not all(shows_waits(table.metrics, slo.time_to_first_token)),
         standing=standing,
         running=_gauge([one.running for one in table.metrics], running, len(ready)),
         waiting=added(queues if isinstance(queues, Unknown) else math.fsum(queues), observation.gateway.queue),
@@ -224,7 +224,7 @@ def diff_counters(
         coverage=(len(table.metrics) - left_out) / len(ready) if ready else 0.0,
         samples=samples,
         # Of the replica that has served most: one without a request shows no bucket.
-        buckets=max(samples.values(), key=lambda one: one.figures[first], default=NO_SAMPLE).buckets,
+        buckets=max(samples.values(), key=attrgetter("figures"), default=NO_SAMPLE).buckets,
         interval=float(found.seconds.min()) if found.now else None,
         missing=table.missing,
         damaged=damaged,
@@ -251,7 +251,7 @@ def _table(
     # A request that comes between two steps waits for the next step. With room it counts as none that waits.
     full_from = {one.target: known.full_from.get(one.target, 0.0) for one in observation.ready}
     room = (gauges[:, 0] < [full_from[ready[one.replica].target] for one in metrics]).tolist()
-    held = np.nansum(gauges, axis=1)
+    held = np.fmax(gauges, 0.0).sum(axis=1)
     moved = (figures[:, PROGRESS] != was[:, PROGRESS]).any(axis=1) | (held <= 0.0) | ~recent
     moved_at = np.where(moved, at, [one.moved_at for one in before]).tolist()
     gone, reset_of = (restarted & recent).tolist(), reset.tolist()
@@ -292,24 +292,25 @@ def _compared(
     partial = (sources[:, 0] < sources[:, 1]) & (seconds <= [ready[one.replica].age for one in table.metrics])
     out = partial | (recent & (table.fell | lost.any(axis=1)))
     samples: dict[str, Sample] = {}
-    for place in np.flatnonzero(out).tolist():
+    for place in out.nonzero()[0].tolist():
         why = [name for column, name in OPTIONAL.items() if lost[place, column]]
         said = f"no {why[0]} any more" if why else "a counter fell"
         if partial[place]:
             said = "only {:.0f} of its {:.0f} targets answer".format(*sources[place])
         damaged[table.metrics[place].replica] = said
-    rows = np.flatnonzero(recent & ~out & ~restarted)
+    rows = (recent & ~out & ~restarted).nonzero()[0]
     now = table.now if len(rows) == len(before) else [table.now[place] for place in rows]
     odd = outliers(table.figures[rows], was[rows], now, [before[place] for place in rows], known).any(axis=1)
     for place in rows[odd].tolist():
         name = table.metrics[place].replica
         old, doubt = compared_with(table.now[place], before[place], known)
         if doubt is not None:
-            out[place], damaged[name], samples[name] = True, doubt, replace(old, doubted=table.now[place])
+            out[place], damaged[name], samples[name] = True, doubt, old._replace(doubted=table.now[place])
         before[place], was[place], seconds[place] = old, old.figures, table.now[place].at - old.at
     samples |= {one.replica: now for one, now, left in zip(table.metrics, table.now, out, strict=True) if not left}
     counted = recent & ~out & (seconds > 0.0) & (sources[:, 0] <= sources[:, 1])  # what is new did not all come since
-    kept = [one for one in np.flatnonzero(counted).tolist() if not bucket_changed(before[one], table.now[one])]
+    pairs = [(one, before[one], table.now[one]) for one in counted.nonzero()[0].tolist()]
+    kept = [one for one, old, new in pairs if new.buckets == old.buckets or not bucket_changed(old, new)]
     rows = np.array(kept, np.intp)
     base = np.where(restarted[rows, None], 0.0, was[rows])
     at_once = table.figures[:, Column.BEGUN] == table.figures[:, Column.TTFT_COUNT]
@@ -330,21 +331,16 @@ def _whole(
     observation: Observation, slo: Slo, ready: Mapping[str, Replica], previous: Mapping[str, Sample]
 ) -> tuple[list[ReplicaMetrics], Floats, list[Buckets], str | None]:
     """Whole samples of ready replicas, with figures and buckets; and the name of a series that another sample lacks."""
-    shown = [
-        with_empty_series(one, used=previous.get(one.replica, NO_SAMPLE).figures[Column.TTFT_COUNT] > 0.0)
-        for one in observation.samples
-        if one.replica in ready
-    ]
+    shown = [one for one in observation.samples if one.replica in ready]
     figures, buckets = table_of(shown, slo)
-    unknown: Flags = np.any(np.isnan(figures), axis=1)
-    lacks = [missing_series(one, slo) if odd else None for one, odd in zip(shown, unknown, strict=True)]
-    whole = [place for place, series in enumerate(lacks) if series is None]
-    return (
-        [shown[place] for place in whole],
-        figures[whole],
-        [buckets[place] for place in whole],
-        next((series for series in lacks if series is not None), None),
-    )
+    lacking: Flags = np.logical_or.reduce(np.isnan(figures[:, NEEDED]), axis=1)
+    if not lacking.any():
+        return shown, figures, buckets, None
+    used = [previous.get(one.replica, NO_SAMPLE).figures[Column.TTFT_COUNT] > 0.0 for one in shown]
+    shown = [with_empty_series(one, used=before) for one, before in zip(shown, used, strict=True)]
+    lacks = [missing_series(one, slo) for one in shown]
+    shown = [one for one, series in zip(shown, lacks, strict=True) if series is None]
+    return shown, *table_of(shown, slo), next((series for series in lacks if series is not None), None)
 
 
 class _Waits(NamedTuple):
@@ -362,16 +358,16 @@ def _waits(found: _Intervals, gateways: tuple[Queue | None, Queue | None], bound
     anew = np.array([old is not new for old, new in pairs], bool)
     hidden = np.array([new is None for _, new in pairs], bool)
     at_gateway = gateways if gateways[0] is not gateways[1] else (None, None)
-    each = np.array([(_wait(old), _wait(new)) for old, new in pairs]).reshape(-1, 2)
-    begin, end = (each * anew[:, None] + [_wait(one) for one in at_gateway]).T
+    each = np.array([(old.wait if old else 0.0, new.wait if new else 0.0) for old, new in pairs]).reshape(-1, 2)
+    begin, end = (each * anew[:, None] + [one.wait if one else 0.0 for one in at_gateway]).T
     tells = found.at_once & ~found.restarted & (anew & ~hidden if at_gateway[1] is None else anew | hidden)
-    shows = np.array([shows_waits(one, bound) for one in found.metrics], bool)
+    shows = np.array(shows_waits(found.metrics, bound), bool)
     # A queue of one length teaches nothing: it is parked, or those who begin tell of it anyway.
     moves = np.array([one.level is None or one.level.since == one.level.at for one in found.now], bool)
     rows = tells & shows & moves & (found.increase[:, Column.BEGUN] > 0.0)
     begun, spent = found.increase[rows][:, [Column.BEGUN, Column.TTFT_SUM]].T
-    told = np.column_stack((begun, begin[rows], end[rows], spent / begun)).tolist()
-    return _Waits(begin, end, tuple(map(Wait._make, told)))
+    told = np.array((begun, begin[rows], end[rows], spent / begun)).T.tolist()
+    return _Waits(begin, end, tuple([Wait(*one) for one in told]))
 
 
 def _late_by_queue(increase: Floats, waits: _Waits, bound: float | None) -> tuple[float, float]:
@@ -432,7 +428,7 @@ def _engine(
         steps=() if pool.prefills and costs else tuple(steps),
         prefills=tuple(costs),
         # Of metered engines only requests beyond the room of all replicas wait, so that none of them has any.
-        full=tuple(_full(found, place, metered=observation.metered) for place in np.flatnonzero(full).tolist()),
+        full=tuple(_full(found, place, metered=observation.metered) for place in full.nonzero()[0].tolist()),
         most_running=float(np.fmax.reduce(running, initial=0.0)),
     )
 
@@ -462,7 +458,7 @@ def mean_steps(increase: Floats, seconds: Floats) -> list[Steps]:
     # number decoding in it, where the gauge is one instant in fifteen seconds.
     itl = spent / count
     prefill = np.maximum(0.0, increase[:, Column.PROMPTS] - increase[:, Column.CACHED]) / seconds * itl
-    rows = np.column_stack((itl, spent / seconds, prefill))[prefill <= LONGEST_PROMPT]
+    rows = np.array((itl, spent / seconds, prefill)).T[prefill <= LONGEST_PROMPT]
     return [Steps(*one) for one in rows.tolist()]
 
 
@@ -503,12 +499,13 @@ def _queues(
     with each taken for the mean of the others, 8,279 requests on three replicas became 16,618 as soon as seven more
     were Ready.
     """
-    unread = [one.waiting for one in serving if isinstance(one.waiting, Unknown)]
+    hidden = [one for one, unknown in zip(serving, np.isnan(waiting), strict=True) if unknown]
+    unread = [one.waiting for one in hidden if isinstance(one.waiting, Unknown)]
     if len(unread) == len(serving):
         return unread[0] if unread else Unknown("no replica was read")
     if unread:
         return Unknown(f"{len(unread)} of {len(serving)} replicas expose no queue: {unread[0].reason}")
-    now, mean, shown = max(one.scraped_at for one in serving), float(waiting.mean()), {one.replica for one in serving}
+    now, mean, shown = max([one.scraped_at for one in serving]), float(waiting.mean()), {one.replica for one in serving}
 
     def unseen(replica: Replica) -> float:
         last = previous.get(replica.name, NO_SAMPLE)
@@ -559,8 +556,3 @@ def _client_unknown(gateway: GatewayMetrics, slo: Slo) -> str | None:
     if not slo.at_gateway or not isinstance(ttft, Unknown):
         return None
     return "the gateway does not tell it" if ttft is NOT_EXPOSED else ttft.reason
-
-
-def _wait(line: Queue | None) -> float:
-    """Seconds that the request at the head of a queue has waited."""
-    return 0.0 if line is None else line.wait

@@ -51,7 +51,7 @@ def with_believed_queue(
     """
     gateway = observation.gateway
     queue, arrivals, at = gateway.queue, gateway.arrivals, gateway.scraped_at
-    at = max((one.scraped_at for one in observation.samples), default=None) if at is None else at
+    at = max([one.scraped_at for one in observation.samples], default=None) if at is None else at
     if isinstance(queue, Unknown) or at is None:
         return observation, before
     if before is None:
@@ -74,10 +74,8 @@ def with_believed_queue(
     return replace(observation, gateway=replace(gateway, queue=believed)), before
 
 
-def doubted_queue(gauge: GatewayGauge | None, pool: Pool) -> str | None:
+def doubted_queue(gauge: GatewayGauge, pool: Pool) -> str | None:
     """Sentence on a gateway's queue that orders no replica; None where it does."""
-    if gauge is None:
-        return None
     if gauge.stands_still(pool.params.stands_still):
         said = f"{gauge.level.shown:.0f} requests in the gateway's queue since {clock(gauge.moved_at)}"
         return f"{said}, and none comes or is served: not believed"

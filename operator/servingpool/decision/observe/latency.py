@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -129,21 +128,23 @@ class Tail:
     """Cumulative."""
     previous: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
-    def update(self, histograms: Mapping[str, Histogram], *, elapsed: float, memory: float) -> Tail:
+    def update(self, read: Mapping[str, Histogram | Unknown], elapsed: float, memory: float) -> Tail:
         """The tail with what each replica observed since it was last read. A replica that was not read begins anew.
 
         `memory`: seconds after which an observation counts 1/e.
         """
-        layouts, keep = Counter((*one.bounds, math.inf) for one in histograms.values()), math.exp(-elapsed / memory)
+        histograms = {name: one for name, one in read.items() if type(one) is Histogram}
+        layouts, keep = [one.bounds for one in histograms.values()], math.exp(-elapsed / memory)
         if not layouts:
-            return Tail(self.bounds, tuple(keep * count for count in self.counts))
-        bounds = max(layouts, key=lambda one: (layouts[one], one == self.bounds))
+            return Tail(self.bounds, tuple([keep * count for count in self.counts]))
+        common = max(dict.fromkeys(layouts), key=lambda one: (layouts.count(one), one == self.bounds[:-1]))
+        bounds = (*common, math.inf)
         known = self if self.bounds == bounds else Tail(bounds, (0.0,) * len(bounds))
-        now = {name: (*one.counts, one.count) for name, one in histograms.items() if one.bounds == bounds[:-1]}
-        before = [known.previous.get(name, counts) for name, counts in now.items()]
-        rose, damaged = risen(np.array(before), np.array(list(now.values())))
-        counts, read = keep * np.array(known.counts) + rose.sum(axis=0), zip(now.items(), damaged, strict=True)
-        return Tail(bounds, tuple(counts.tolist()), {name: one for (name, one), lost in read if not lost})
+        now = {name: (*one.counts, one.count) for name, one in histograms.items() if one.bounds == common}
+        before = now | {name: counts for name, counts in known.previous.items() if name in now}
+        rose, damaged = risen(np.array(list(before.values())), np.array(list(now.values())))
+        counts, each = keep * np.array(known.counts) + rose.sum(axis=0), zip(now.items(), damaged, strict=True)
+        return Tail(bounds, tuple(counts.tolist()), {name: one for (name, one), lost in each if not lost})
 
     def at(self, share: float) -> Reading:
         """Seconds that `share` of the requests stay within, interpolated inside the bucket as late requests are.

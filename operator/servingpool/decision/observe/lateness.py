@@ -125,21 +125,23 @@ class Queues(NamedTuple):
         One that is `standing` still has none that is believed. By the clock of the samples: Prometheus's may differ
         from ours.
         """
-        since = max((one.at for one in last.samples.values()), default=now) - LONGEST_GAP
+        since = max([one.at for one in last.samples.values()], default=now) - LONGEST_GAP
         replicas, gateway = (*observation.ready, *observation.starting), last.gateway_queue
-        found = (last.samples.get(replica.name) for replica in replicas if replica.name not in standing)
-        queues = [one.queue for one in found if one is not None and one.queue is not None and one.queue.at >= since]
+        found = [
+            last.samples[one.name].queue for one in replicas if one.name in last.samples and one.name not in standing
+        ]
+        queues = [one for one in found if one is not None and one.at >= since]
         return cls(tuple(queues), gateway if gateway is not None and gateway.at >= since else None)
 
     @property
     def longest_wait(self) -> float:
         """Seconds that the longest-waiting request has waited, at a replica and at the gateway."""
         at_gateway = 0.0 if self.gateway is None else self.gateway.wait
-        return at_gateway + max((queue.wait for queue in self.engines), default=0.0)
+        return at_gateway + max([queue.wait for queue in self.engines], default=0.0)
 
     def overdue(self, bound: float | None) -> float:
         """Requests that wait now and have waited for more than `bound` seconds."""
         if bound is None:
             return 0.0
         queues = self.engines if self.gateway is None else (*self.engines, self.gateway)
-        return sum(overdue(queue, bound) for queue in queues)
+        return sum([overdue(queue, bound) for queue in queues if queue.wait > 0.0])

@@ -89,7 +89,7 @@ class Usual:
         if self.requests <= 0.0:
             return np.ones(len(increase), dtype=bool)
         often = OFTEN * seconds / self.covered + SLACK / self.requests
-        more: Flags = np.any(increase > often[:, None] * self.sums, axis=1)
+        more: Flags = np.logical_or.reduce(increase > often[:, None] * self.sums, axis=1)
         return more
 
 
@@ -110,7 +110,7 @@ def outliers(figures: Floats, was: Floats, now: Sequence[Sample], before: Sequen
     beyond, between = (rise[:, column] for column in (Column.TTFT_COUNT, Column.TTFT_UPPER))
     beyond, between = beyond - between, between - rise[:, Column.TTFT_LOWER]
     least = (beyond - 1.0) * np.where(placed, upper, 0.0) + between * lower
-    return np.column_stack(
+    return np.array(
         (
             (figures[:, PARTS] > EQUAL * figures[:, WHOLES]).any(axis=1),
             (figures[:, NEVER_FALL] * EQUAL < was[:, NEVER_FALL]).any(axis=1),
@@ -118,7 +118,7 @@ def outliers(figures: Floats, was: Floats, now: Sequence[Sample], before: Sequen
             known.exceeded(rise, seconds),
             placed & (least > rise[:, Column.TTFT_SUM] * EQUAL),
         )
-    )
+    ).T
 
 
 def damaged(now: Sample, before: Sample, known: Usual) -> str | None:
@@ -187,9 +187,9 @@ def with_believed_gauges(
     """
     gauges = np.array([(one.running, one.waiting) for one in shown], np.float64).reshape(-1, 2)
     metrics = list(shown)
-    levels = [old.level if isinstance(one.waiting, Unknown) else None for one, old in zip(shown, before, strict=True)]
+    levels = [old.level if hidden else None for old, hidden in zip(before, np.isnan(gauges[:, 1]), strict=True)]
     odd = (gauges < 0.0).any(axis=1) | (gauges[:, 0] > MOST_BATCH) | (gauges[:, 1] > 0.0)
-    for place in np.flatnonzero(odd).tolist():
+    for place in odd.nonzero()[0].tolist():
         one, old, (running, waiting) = shown[place], before[place], gauges[place].tolist()
         seconds = one.scraped_at - old.at
         if not 0.0 <= running <= MOST_BATCH and not isinstance(one.running, Unknown):
@@ -206,7 +206,7 @@ def with_believed_gauges(
             jumped = bool(recent[place]) and waiting > most
             level = Level(one.scraped_at, one.scraped_at, waiting, waiting, 0.0 if jumped else waiting, jumped=jumped)
         elif seconds > 0.0:
-            tells = first > 0.0 and not known.queue_excluded and shows_waits(one, slo.time_to_first_token)
+            tells = first > 0.0 and not known.queue_excluded and shows_waits([one], slo.time_to_first_token)[0]
             told = {"begun": begun, "spent": spent * begun / first} if tells else {}
             level = level.next(one.scraped_at, waiting, most, **told)
         levels[place], believed = level, level.believed
@@ -215,11 +215,11 @@ def with_believed_gauges(
     return metrics, levels
 
 
-def shows_waits(metrics: ReplicaMetrics, bound: float | None) -> bool:
-    """Whether the TTFT histogram may show who waited: it does not begin at admission, and has a bucket to ask."""
-    ttft = metrics.time_to_first_token
-    bare = isinstance(ttft, Histogram) and ttft.count > 0.0 and not ttft.bounds
-    return not metrics.ttft_from_admission and not (bound is not None and bare)
+def shows_waits(metrics: Sequence[ReplicaMetrics], bound: float | None) -> list[bool]:
+    """Whether each TTFT histogram may show who waited: it does not begin at admission, and has a bucket to ask."""
+    each = [(one.time_to_first_token, one.ttft_from_admission) for one in metrics]
+    bare = [bound is not None and type(one) is Histogram and one.count > 0.0 and not one.bounds for one, _ in each]
+    return [not admission and not no_bucket for (_, admission), no_bucket in zip(each, bare, strict=True)]
 
 
 def doubt_of(shown: ReplicaMetrics, believed: ReplicaMetrics, level: Level | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from servingpool.decision.observation import (
     Replica,
     ReplicaMetrics,
     Unknown,
+    bucket_with,
 )
 from servingpool.decision.observe.columns import FIGURES, Column
 from servingpool.decision.observe.confirm import Level
@@ -27,10 +28,13 @@ COUNTERS = np.array([Column.TTFT_COUNT, Column.ITL_COUNT, Column.GENERATED, Colu
 """Figures that no engine lowers but by a restart. Whole numbers: a sum over ranks may differ in its last digit."""
 PROGRESS = np.array([Column.BEGUN, *COUNTERS])
 """Figures at least one of which rises whenever an engine does anything for a request."""
+NEEDED = np.array([*PROGRESS, Column.TPOT_COUNT])
+"""Figures that begin with the first request, and some that no decision can do without."""
 OPTIONAL = {Column.TPOT_COUNT: "requests finished", Column.CACHED: "cached tokens", Column.REJECTED: "rejections"}
 """Figures that a whole sample may lack, in words."""
 NO_ARRIVALS = "a count of requests, and the gateway tells none either"
 EMPTY = Histogram((), (), 0.0, 0.0)
+NOT_KNOWN = Histogram((), (), math.nan, math.nan)
 
 
 class Buckets(NamedTuple):
@@ -45,8 +49,7 @@ class Buckets(NamedTuple):
 NO_BUCKETS = Buckets()
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """Cumulative figures of one replica at one scrape."""
 
     at: float
@@ -150,33 +153,32 @@ def _idle(metrics: ReplicaMetrics) -> bool:
 
 def table_of(metrics: Sequence[ReplicaMetrics], slo: Slo) -> tuple[Floats, list[Buckets]]:
     """Figures of samples, [replica, column], NaN where one is not known; and each one's buckets."""
-    rows, buckets = [], []
-    for one in metrics:
-        ttft, ttft_bucket = _around(one.time_to_first_token, slo.time_to_first_token)
-        tpot, tpot_bucket = _around(one.time_per_output_token, slo.time_per_output_token)
-        itl = one.inter_token_latency
-        rows.append(
-            (
-                *ttft,
-                *tpot[:-1],
-                *((math.nan, math.nan) if isinstance(itl, Unknown) else (itl.total, itl.count)),
-                one.generation_tokens,
-                one.prompt_tokens,
-                one.cached_prompt_tokens,
-                one.admission_rejections,
-                ttft[0] if one.begun is NOT_EXPOSED else one.begun,
-            )
+    ttft, ttft_buckets = _around([one.time_to_first_token for one in metrics], slo.time_to_first_token)
+    tpot, tpot_buckets = _around([one.time_per_output_token for one in metrics], slo.time_per_output_token)
+    between = _known([one.inter_token_latency for one in metrics])
+    rows = [
+        (
+            *first,
+            *last[:-1],
+            itl.total,
+            itl.count,
+            one.generation_tokens,
+            one.prompt_tokens,
+            one.cached_prompt_tokens,
+            one.admission_rejections,
+            first[0] if one.begun is NOT_EXPOSED else one.begun,
         )
-        buckets.append(Buckets(ttft_bucket, tpot_bucket))
+        for one, first, last, itl in zip(metrics, ttft, tpot, between, strict=True)
+    ]
     table = np.array(rows, dtype=np.float64).reshape(-1, FIGURES)
     table[:, Column.BEGUN] = np.maximum(table[:, Column.BEGUN], table[:, Column.TTFT_COUNT])
-    return table, buckets
+    pairs = list(zip(ttft_buckets, tpot_buckets, strict=True))
+    buckets = {each: Buckets(*each) for each in set(pairs)}
+    return table, [buckets[each] for each in pairs]
 
 
 def bucket_changed(before: Sample, now: Sample) -> bool:
     """Whether a bound of the SLO lies in another bucket than before; not where nothing was observed before."""
-    if now.buckets == before.buckets:
-        return False
     counts = (Column.TTFT_COUNT, Column.TPOT_COUNT)
     return any(
         old != new and before.figures[count] > 0.0
@@ -184,9 +186,16 @@ def bucket_changed(before: Sample, now: Sample) -> bool:
     )
 
 
-def _around(histogram: Histogram | Unknown, bound: float | None) -> tuple[tuple[float, ...], Bucket]:
-    """Count, count up to both ends of the bucket with the bound, and sum; and that bucket."""
-    if isinstance(histogram, Unknown):
-        return (math.nan,) * 4, Bucket()
-    counts, bucket = histogram.around(bound)
-    return (*counts, histogram.total), bucket
+def _known(read: Sequence[Histogram | Unknown]) -> list[Histogram]:
+    return [one if type(one) is Histogram else NOT_KNOWN for one in read]
+
+
+def _around(
+    read: Sequence[Histogram | Unknown], bound: float | None
+) -> tuple[list[tuple[float, float, float, float]], list[Bucket]]:
+    """Of each: count, count up to both ends of the bucket with the bound, and sum; and that bucket."""
+    known = _known(read)
+    at = {bounds: bucket_with(bound, bounds) for bounds in {one.bounds for one in known}}
+    each = [(one, (0.0, *one.counts, one.count), *at[one.bounds]) for one in known]
+    rows = [(one.count, counts[lower], counts[upper], one.total) for one, counts, lower, upper, _ in each]
+    return rows, [bucket for *_, bucket in each]

@@ -110,7 +110,7 @@ class SampleWindow:
 
     def calm_since(self, load: float, step: StepTime) -> float | None:
         """Unix time in seconds since which the offered load is at most this; None where it is above, or unknown."""
-        above = np.flatnonzero(~(Slice(self.rows).loads(OFFERED, step) <= load))
+        above = (~(Slice(self.rows).loads(OFFERED, step) <= load)).nonzero()[0]
         first = int(above[-1]) if len(above) else 0
         return float(self.rows[first, Column.AT]) if first + 1 < len(self.rows) else None
 
@@ -167,7 +167,7 @@ class SampleWindow:
     def served(self, demand: Demand, interval: float, params: Params) -> Rates:
         """Rates of the requests that engines counted, whatever waits."""
         window = self.last(rate_window(interval, params))
-        return demand.rates_of(sum(window.rate(figure) or 0.0 for figure in (Column.BEGUN, Column.REJECTED)))
+        return demand.rates_of(sum([window.rate(figure) or 0.0 for figure in (Column.BEGUN, Column.REJECTED)]))
 
     @property
     def worked(self) -> bool:
@@ -178,7 +178,7 @@ class SampleWindow:
     def idle(self, params: Params) -> bool:
         """Whether it is certain that no request came, waited or ran in the idle window."""
         window = self.last(params.idle_window)
-        counted = sum(window.total(figure) for figure in (*WORK, Column.REJECTED))
+        counted = sum([window.total(figure) for figure in (*WORK, Column.REJECTED)])
         if counted != 0.0 or window.seconds < SEEN * params.idle_window:
             return False
         ready = float((window.rows[:, Column.READY] * window.rows[:, Column.SPAN]).sum())
