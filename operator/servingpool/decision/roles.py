@@ -86,8 +86,8 @@ def of_decode(observation: Observation) -> Observation:
 def joined(stages: Sequence[Decision]) -> Decision:
     """The decision on both stages, with the figures of the clients and of all replicas."""
     prefill, decode = stages
-    parts = (*prefill.parts, *decode.parts)
-    warnings = [f"{role}: {each.warning}" for role, each in _both(prefill, decode) if each.warning is not None]
+    both, parts = ((PREFILL, prefill), (DECODE, decode)), (*prefill.parts, *decode.parts)
+    warnings = [f"{role}: {each.warning}" for role, each in both if each.warning is not None]
     return Decision(
         at=prefill.at,
         replicas=prefill.replicas + decode.replicas,
@@ -95,7 +95,7 @@ def joined(stages: Sequence[Decision]) -> Decision:
         need=EACH_ROLE,
         capacity=EACH_ROLE,
         limits=(),
-        reason="; ".join(f"{role}: {each.reason}" for role, each in _both(prefill, decode)),
+        reason="; ".join(f"{role}: {each.reason}" for role, each in both),
         figures=of_roles(prefill.figures, decode.figures),
         bounds=Bounds(
             Bound(prefill.bounds.least.replicas + decode.bounds.least.replicas),
@@ -106,7 +106,3 @@ def joined(stages: Sequence[Decision]) -> Decision:
         parts=parts,
         standing=(*prefill.standing, *decode.standing),
     )
-
-
-def _both(prefill: Decision, decode: Decision) -> tuple[tuple[str, Decision], tuple[str, Decision]]:
-    return (PREFILL, prefill), (DECODE, decode)

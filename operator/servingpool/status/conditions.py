@@ -355,8 +355,8 @@ def estimated(memory: Memory, ttft: float | None, tpot: float | None, *, parted:
     """
     window, buckets = memory.window.last(KEPT_SECONDS), memory.window.buckets
     at = memory.profile.at_gateway
-    first = (window.split(Column.CLIENT_COUNT), buckets.client) if at else (window.first_tokens, buckets.ttft)
-    bounds = ((ttft, *first, parted), (tpot, window.split(Column.TPOT_COUNT), buckets.tpot, False))
+    count, bucket = (Column.CLIENT_COUNT, buckets.client) if at else (Column.TTFT_COUNT, buckets.ttft)
+    bounds = ((ttft, window.split(count), bucket, parted), (tpot, window.split(Column.TPOT_COUNT), buckets.tpot, False))
     return [said for each in bounds if (said := _said(*each))]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from servingpool.decision.decide import Outcome
 from servingpool.decision.observation import GatewayMetrics, Observation, Unknown
 
 from .test_zero import AFTER, Gated
@@ -25,10 +24,6 @@ class Queued(World):
         return replace(super().observation(), gateway=GatewayMetrics(scraped_at=self.now, queue=self.queue))
 
 
-def last(outcomes: list[Outcome]) -> str:
-    return outcomes[-1].decision.reason
-
-
 def test_a_queue_that_a_gateway_forgot_holds_no_fleet_and_is_told() -> None:
     without, world = Queued(replicas=6), Queued(replicas=6)
     without.run(20.0, 30)
@@ -41,7 +36,7 @@ def test_a_queue_that_a_gateway_forgot_holds_no_fleet_and_is_told() -> None:
     assert "40 requests in the gateway's queue since 2023-11-14 22:43 UTC, and none comes or is served" in found.reason
     assert found.figures.longest_wait == 0.0
     world.queue = 41.0
-    assert "not believed" not in last(world.run(0.0, 1))
+    assert "not believed" not in world.tick(0.0).decision.reason
 
 
 def test_a_gateway_that_holds_all_requests_while_engines_are_idle_takes_no_fleet_and_is_named() -> None:
@@ -57,7 +52,7 @@ def test_a_gateway_that_holds_all_requests_while_engines_are_idle_takes_no_fleet
     assert found.figures.attainment_now == 0.0
 
 
-def test_a_queue_of_the_same_length_is_believed_while_engines_work() -> None:
+def test_a_queue_of_the_same_length_is_believed_while_batches_do_not_vary() -> None:
     world = Queued(replicas=3, queue=40.0, obey=False)
     found = world.run(6.0, 30)[-1].decision
     assert found.figures.queue == 40.0

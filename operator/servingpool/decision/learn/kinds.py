@@ -101,15 +101,10 @@ class Shortage:
 def shortages_seen(shortages: tuple[Shortage, ...], observation: Observation, now: float) -> tuple[Shortage, ...]:
     """The shortage of each target after another observation."""
     known = {one.target: one for one in shortages}
+    ready, starting = ([one.target for one in each] for each in (observation.ready, observation.starting))
     return tuple(
-        known.get(order.target, Shortage(order.target)).seen(
-            order.replicas,
-            [replica.target for replica in observation.ready].count(order.target),
-            [replica.target for replica in observation.starting].count(order.target),
-            now,
-            in_turn=order.in_turn,
-        )
-        for order in observation.orders
+        known.get(name, Shortage(name)).seen(ordered, ready.count(name), starting.count(name), now, in_turn=turn)
+        for name, ordered, turn in observation.orders
     )
 
 

@@ -367,10 +367,10 @@ def _waited(pool: Pool, recent: Slice) -> float:
     while new replicas answer at once, the queue of an old one shows in a few.
     """
     bound = pool.slo.time_to_first_token
-    judged = recent.first_tokens.total
+    judged = recent.total(Column.TTFT_COUNT)
     by_histogram = recent.total(Column.TTFT_SUM) / max(judged, 1.0)  # it may exclude the queue
     waited = 2.0 * max(by_histogram, recent.total(Column.WAITED) / max(recent.total(Column.BEGUN), 1.0))
-    late = recent.first_tokens.late
+    late = recent.split(Column.TTFT_COUNT).late
     if bound is not None and late >= 1.0:
         on_time = (judged - late) * bound / 2.0
         waited = max(waited, (recent.total(Column.TTFT_SUM) - on_time) / late)

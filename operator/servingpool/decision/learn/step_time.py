@@ -276,7 +276,7 @@ class ShortAnswers(NamedTuple):
 def short_answers(window: SampleWindow, fit: StepTimeFit, params: Params) -> ShortAnswers:
     """Whether the answers in the window are short; False without requests."""
     mean = window.last(params.mean_window)
-    requests = mean.first_tokens.total
+    requests = mean.total(Column.TTFT_COUNT)
     wider = STILL_SHORT if fit.windows and not fit.decodes else 1.0
     if requests <= 0.0 or mean.total(Column.GENERATED) > wider * SHORT_ANSWER * requests:
         return ShortAnswers()

@@ -275,7 +275,7 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     in_all = judge.missed(last, output_tokens=False) if infeasible else late
     sure = memory.profile.engine.fit.known or not infeasible
     mean = window.last(pool.params.mean_window)
-    usual = mean.first_tokens.total * tick.elapsed / max(mean.seconds, tick.elapsed)
+    usual = mean.total(Column.TTFT_COUNT) * tick.elapsed / max(mean.seconds, tick.elapsed)
     carried, curve, calibration = in_all, memory.profile.curve, memory.profile.calibration
     if in_all.requests > 0.0 and sure:
         attribution = attribute_load(pool, step, demand, window, partial(past_loads.highest, step=step))

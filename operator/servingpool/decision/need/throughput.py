@@ -132,7 +132,7 @@ def plan(
     """The replicas for the work, and the ledger with it. `most`: that can be had; `paid`: that a rate's money pays."""
     memory, start = update.memory, update.memory.start(pool)
     mean, last = memory.window.last(pool.params.mean_window), Slice(memory.window.rows[-1:])
-    requests = mean.first_tokens.total
+    requests = mean.total(Column.TTFT_COUNT)
     tokens = mean.total(Column.GENERATED) + (0.0 if batch.rate else mean.total(Column.PROMPTS))
     each = tokens / requests if batch.unit != "requests" and min(requests, tokens) > 0.0 else 1.0
     held = memory.last.waiting if observation.ready else memory.last.gateway

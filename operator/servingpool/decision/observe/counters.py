@@ -40,8 +40,10 @@ from servingpool.decision.observation import (
     Unknown,
 )
 from servingpool.decision.observe.columns import FIGURES, Column
+from servingpool.decision.observe.confirm import SLACK
 from servingpool.decision.observe.plausible import (
     NOTHING_USUAL,
+    OFTEN,
     Usual,
     compared_with,
     doubt_of,
@@ -254,6 +256,10 @@ def _table(
     held = np.fmax(gauges, 0.0).sum(axis=1)
     moved = (figures[:, PROGRESS] != was[:, PROGRESS]).any(axis=1) | (held <= 0.0) | ~recent
     moved_at = np.where(moved, at, [one.moved_at for one in before]).tolist()
+    # Some engines count a prompt when its request ends.
+    further = OFTEN * (held + SLACK) * (known.each[Column.PROMPTS] if known.each else math.inf)
+    began, most = begun != was[:, Column.BEGUN], [one.most_prompts for one in before]
+    most_prompts = np.where(began, figures[:, Column.PROMPTS] + further, most).tolist()
     gone, reset_of = (restarted & recent).tolist(), reset.tolist()
     now = []
     rows = zip(metrics, before, buckets, figures.tolist(), gauges.tolist(), strict=True)
@@ -265,10 +271,8 @@ def _table(
             line = queue(
                 line, at=one.scraped_at, requests=waiting, left=left[place], room=room[place], reset=reset_of[place]
             )
-        held_now, since = float(held[place]), moved_at[place]
-        now.append(
-            Sample(one.scraped_at, bucket, tuple(row), line, running, held_now, levels[place], None, one.sources, since)
-        )
+        rest = levels[place], None, one.sources, moved_at[place], most_prompts[place]
+        now.append(Sample(one.scraped_at, bucket, tuple(row), line, running, float(held[place]), *rest))
     each = zip(shown, metrics, levels, strict=True)
     doubts = {old.replica: doubt for old, one, level in each if one is not old and (doubt := doubt_of(old, one, level))}
     return _Table(metrics, gauges, figures, now, before, was, seconds, restarted, fell, doubts, missing)
@@ -290,10 +294,13 @@ def _compared(
     # If one of eight ranks answers a scrape, the counts of the other seven seem new at the next: 24 replicas, not 4.
     sources = np.array([(new.sources, old.sources) for new, old in zip(table.now, before, strict=True)]).reshape(-1, 2)
     partial = (sources[:, 0] < sources[:, 1]) & (seconds <= [ready[one.replica].age for one in table.metrics])
-    out = partial | (recent & (table.fell | lost.any(axis=1)))
+    # With a count of requests that stood for an hour 5% of them were lost, and 3 replicas ended as 11.
+    stands = table.figures[:, Column.PROMPTS] > [one.most_prompts for one in table.now]
+    out = partial | stands | (recent & (table.fell | lost.any(axis=1)))
     samples: dict[str, Sample] = {}
     for place in out.nonzero()[0].tolist():
         why = [name for column, name in OPTIONAL.items() if lost[place, column]]
+        why += ["first token (TTFT) is counted"] if stands[place] else []
         said = f"no {why[0]} any more" if why else "a counter fell"
         if partial[place]:
             said = "only {:.0f} of its {:.0f} targets answer".format(*sources[place])

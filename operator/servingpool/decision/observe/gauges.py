@@ -3,17 +3,21 @@
 One of the same length for minutes in which nothing came and nothing was served is left behind by requests that gave up.
 One that stands beside Ready replicas without any work for a minute orders one replica, as for one that hangs: if that
 gets no work either, others would not. Its requests wait all the same, so they are late, and nothing is removed.
-One that is far longer than what can have come is not known until it moves on, as with any queue (`confirm`).
+One that is far longer than what can have come is not known until it moves on, as with any queue (`confirm`). One that
+stays as long as it is while others begin, and the engines have room, is parked: 30 requests that a gauge showed for an
+hour took 3 replicas to 13.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
 from servingpool.decision.observation import Observation, Reading, Unknown
 from servingpool.decision.observe.columns import WORK, Column
 from servingpool.decision.observe.confirm import FAR, SLACK, Level
+from servingpool.decision.observe.plausible import MOST_REQUESTS
 from servingpool.decision.observe.window import KEPT_SECONDS, SampleWindow, Slice
 from servingpool.decision.params import MINUTE
 from servingpool.decision.pool import Pool
@@ -58,14 +62,16 @@ def with_believed_queue(
         return observation, GatewayGauge(Level(at, at, queue, queue, queue), arrivals, at, at)
     level, seconds = before.level, at - before.level.at
     if seconds > 0.0:
-        come = (window.last(KEPT_SECONDS).rate(Column.BEGUN) or 0.0) * seconds
-        if not isinstance(arrivals, Unknown) and not isinstance(before.arrivals, Unknown):
-            come = max(come, arrivals - before.arrivals)
+        rate = window.last(KEPT_SECONDS).rate(Column.BEGUN) or 0.0
+        come = min(float(arrivals) - float(before.arrivals), MOST_REQUESTS * seconds * max(1, len(observation.ready)))
+        # Arrivals that are not known are NaN, which is no greater.
+        most = (0.0 if level.jumped else level.shown) + max(FAR * max(SLACK, rate * seconds), come)
         moved = queue != level.shown or arrivals != before.arrivals
         # Once it is known to stand still, it does so without a replica too, until it changes.
-        if observation.ready or not before.stands_still(after):
-            moved = moved or not observation.ready or window.worked
-        level = level.next(at, queue, (0.0 if level.jumped else level.shown) + FAR * max(SLACK, come))
+        moved |= window.worked if observation.ready else not before.stands_still(after)
+        # Of those that begin while the engines have room none waits for the queue.
+        passed = rate * (at - level.since) >= SLACK and _have_room(observation, window)
+        level = level.next(at, queue, most, begun=rate * seconds if passed else 0.0)
         last = Slice(window.rows[-1:])  # a tick without a new sample tells no work, and what runs as before
         rest = last.highest(Column.RUNNING) == 0.0 and not any(last.total(figure) > 0.0 for figure in WORK)
         served_at = before.served_at if rest and queue > 0.0 and observation.ready else at
@@ -74,11 +80,21 @@ def with_believed_queue(
     return replace(observation, gateway=replace(gateway, queue=believed)), before
 
 
+def _have_room(observation: Observation, window: SampleWindow) -> bool:
+    """Whether no engine has a queue, and their batches vary: those that are full stay full while requests wait."""
+    waiting = [one.waiting for one in observation.samples if not isinstance(one.waiting, Unknown)]
+    running = window.last(MINUTE).known(Column.RUNNING)
+    most = float(running.max(initial=0.0))
+    return bool(waiting) and not any(waiting) and most - float(running.min(initial=math.inf)) > math.sqrt(most)
+
+
 def doubted_queue(gauge: GatewayGauge, pool: Pool) -> str | None:
     """Sentence on a gateway's queue that orders no replica; None where it does."""
     if gauge.stands_still(pool.params.stands_still):
         said = f"{gauge.level.shown:.0f} requests in the gateway's queue since {clock(gauge.moved_at)}"
         return f"{said}, and none comes or is served: not believed"
+    if gauge.level.parked:
+        return f"gateway {pool.gateway}: {gauge.level.told()}"
     if gauge.unserved(pool):
         said = f"gateway {pool.gateway} holds {gauge.level.shown:.0f} requests, and the Ready replicas"
         return f"{said} have had no work since {clock(gauge.served_at)}: at most one more is ordered"

@@ -163,9 +163,8 @@ def growth(looks: tuple[Look, ...], bound: float, horizon: float, at: float) -> 
 
 
 def _all_wait_still(then: Look, now: Look) -> bool:
-    """Whether not all that waited then have left since. Where nobody counts them: whether more wait than run."""
-    served = _left(then, now)
-    if served is not None:
+    """Whether not all that waited then have left since. Where nobody counts any: whether more wait than run."""
+    if served := _left(then, now):
         return served < then.waiting
     return not isinstance(now.running, Unknown) and then.waiting > now.running
 
@@ -180,7 +179,6 @@ def _left(then: Look, now: Look) -> float | None:
 
 
 def _begun(metrics: ReplicaMetrics) -> float | None:
-    for one in (metrics.begun, metrics.time_to_first_token, metrics.time_per_output_token):
-        if not isinstance(one, Unknown):
-            return one.count if isinstance(one, Histogram) else one
-    return None
+    counts = (metrics.begun, metrics.time_to_first_token, metrics.time_per_output_token)
+    first = next((one for one in counts if not isinstance(one, Unknown)), None)
+    return first.count if isinstance(first, Histogram) else first

@@ -71,6 +71,8 @@ class Sample(NamedTuple):
     """Parts that the figures are the sums of."""
     moved_at: float = 0.0
     """Unix time in seconds of the last scrape at which a counter had moved, or no request was held."""
+    most_prompts: float = math.inf
+    """Prompt tokens counted beyond which requests must have begun: more than those that were held then can bring."""
 
 
 NO_SAMPLE = Sample(-math.inf, NO_BUCKETS, (math.nan,) * FIGURES, held=math.nan)

@@ -130,17 +130,17 @@ class SampleWindow:
         instant as the request's first token, while decoding trails it by the request's whole life.
         """
         recent, longer = self.last(rate_window(interval, params)), self.last(params.mean_window)
-        requests = longer.first_tokens.total
+        requests = longer.total(Column.TTFT_COUNT)
         if requests <= 0.0:
             return 0.0, 0.0
         usual = longer.computed_prompts / requests
-        prompt = (recent.computed_prompts + PROMPT_INERTIA * usual) / (recent.first_tokens.total + PROMPT_INERTIA)
+        prompt = (recent.computed_prompts + PROMPT_INERTIA * usual) / (recent.total(Column.TTFT_COUNT) + PROMPT_INERTIA)
         return prompt, (longer.total(Column.ITL_COUNT) + requests) / requests
 
     def tokens_a_step(self, params: Params) -> float:
         """Tokens that a step yields for each request; at least 1."""
         window = self.last(params.mean_window)
-        steps = window.total(Column.ITL_COUNT) + window.first_tokens.total
+        steps = window.total(Column.ITL_COUNT) + window.total(Column.TTFT_COUNT)
         return max(1.0, window.total(Column.GENERATED) / steps) if steps > 0.0 else 1.0
 
     def demand(self, step: StepTime, interval: float, params: Params) -> Demand | None:
@@ -266,11 +266,6 @@ class Slice:
         """Load of each tick by the rates in these columns; NaN where the rates are not known."""
         work: Array = step.work(*self.rows[:, rates].T)
         return work / np.maximum(self.rows[:, Column.READY], LEAST_READY)
-
-    @cached_property
-    def first_tokens(self) -> LatencyCount:
-        """TTFT observations, split at the SLO's bound."""
-        return self.split(Column.TTFT_COUNT)
 
     def split(self, count: int) -> LatencyCount:
         """Observations of the histogram with this `count`, of engines or client, split at the SLO's bound."""
