@@ -3,6 +3,8 @@
 A mix is a day of a pool: bursts of requests of sizes over two orders, each to be done in half an hour to eight, or by
 the end of a shift; cold starts of 60 to 480 s; a replica's tokens/s and the requests' lengths drift by a quarter; the
 source of the backlog is silent for minutes, and replicas are lost. Fleets are a fluid model, `servingpool backtest`'s.
+
+`--prices`: the operator's rule alone, without and with prices by the hour, eight hours of each day at half price.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +20,7 @@ import numpy as np
 from servingpool.decision.learn.ledger import Ledger
 from servingpool.decision.observation import Unknown
 from servingpool.decision.params import DAY, HOUR
-from servingpool.decision.pool import Batch
+from servingpool.decision.pool import Batch, Tariff
 from servingpool_simulation import fluid
 from servingpool_simulation.fluid import Job, Mix, Rule, Seen, ours
 
@@ -69,6 +72,30 @@ def bound(of: Mix) -> tuple[int, float]:
             if inside > 0.0:
                 peak = max(peak, math.ceil(inside / (last.due - max(first.at, of.start))))
     return peak, (sum(works) + peak * of.start) / HOUR
+
+
+def slow(seed: int) -> Mix:
+    """The same work, due in eight hours to a day."""
+    of = mix(seed)
+    batch = Batch(within=np.random.default_rng(seed).uniform(8.0, 24.0) * HOUR)
+    of = of._replace(batch=batch, jobs=tuple(job._replace(due=batch.due(job.at)) for job in of.jobs))
+    return of._replace(most=math.ceil(1.5 * bound(of)[0]) + 1)
+
+
+def prices(seed: int) -> tuple[Tariff, ...]:
+    """Eight hours of each day at half price."""
+    first = np.random.default_rng(seed).uniform(-24.0, 0.0)
+    return tuple(Tariff((first + 24 * (n // 2) + 8 * (n % 2)) * HOUR, 0.5 + 0.5 * (n % 2)) for n in range(10))
+
+
+def billed(of: Mix, tariffs: tuple[Tariff, ...], *, told: bool) -> tuple[int, float, float, int]:
+    """Deadlines met, dollars at $1, replica-hours and cold starts. `told`: whether the rule knows the prices."""
+    known = of._replace(batch=replace(of.batch, tariffs=tariffs if told else ()))
+    course = fluid.play(known, ours(known, of.cost), max(job.due for job in of.jobs) + REST * HOUR)
+    begins, each, _ = np.array(tariffs).T
+    hours = np.array(course.ordered) * fluid.STEP / HOUR
+    at = np.searchsorted(begins, np.arange(len(hours)) * fluid.STEP, "right") - 1
+    return len(of.jobs) - len(course.missed), float(hours @ each[at]), float(hours.sum()), course.starts
 
 
 class Stabilized:
@@ -168,7 +195,16 @@ def main() -> None:
     """Print a row for each rule."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--mixes", type=int, default=200)
-    mixes = [mix(seed) for seed in range(options.parse_args().mixes)]
+    options.add_argument("--prices", action="store_true")
+    seeds = range((asked := options.parse_args()).mixes)
+    if asked.prices:
+        for name, of in (("half an hour to eight", mix), ("eight hours to a day", slow)):
+            for told in (False, True):
+                every = np.sum([billed(of(seed), prices(seed), told=told) for seed in seeds], axis=0)
+                figures = "{:,.0f} met, {:,.0f} dollars, {:,.0f} replica-hours, {:,.0f} starts".format(*every)
+                print(f"due in {name}, prices {'known' if told else 'not known'}: {figures}", flush=True)
+        return
+    mixes = [mix(seed) for seed in seeds]
     every = sum(len(one.jobs) for one in mixes)
     print(f"{len(mixes)} mixes, {every} deadlines, all of which the bound meets")
     for name, results in rows(mixes):

@@ -86,7 +86,8 @@ class Schedule(Part):
     max: Annotated[int, Between(1, 10_000)] | None = None
     """Highest number of replicas within the window, 1 to 10000. Default: the pool's."""
     cost_factor: Annotated[float, Between(0.01, 100)] | None = None
-    """What costPerReplicaHour is multiplied by within the window, 0.01 to 100: 0.5 is half price. Default: 1."""
+    """What costPerReplicaHour is multiplied by within the window, 0.01 to 100: 0.5 is half price. Default: 1. Work with
+    deadlines (spec.batch) waits for cheaper hours as far as half of max does it there in time."""
 
     model_config = ConfigDict(json_schema_extra=rules(_SOMETHING))
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from servingpool.decision.learn.forecast import Outlook
 from servingpool.decision.learn.ledger import Due
 from servingpool.decision.learn.miss_curve import Curve
+from servingpool.decision.pool import Tariff
 
 Array = NDArray[np.float64]
 
@@ -132,6 +133,8 @@ class Wanted(NamedTuple):
     """The same without it: with fewer than the others a deadline is at risk, for a cold start later is too late."""
     had: float = 0.0
     """Replicas when it had all that it wanted."""
+    waits_for: Tariff | None = None
+    """The cheaper hours that work waits for, with the ratio to the price of now; None where none does."""
 
     @property
     def lends(self) -> float:

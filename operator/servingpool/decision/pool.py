@@ -161,6 +161,17 @@ class Rate(NamedTuple):
     """Price per hour, in the unit of the targets' prices."""
 
 
+class Tariff(NamedTuple):
+    """Price of a replica from one time to the next tariff's."""
+
+    begin: float
+    """Unix time in seconds."""
+    price: float
+    """Ratio to the price at other times, above 0."""
+    most: float = math.inf
+    """Max in force then, in replicas."""
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """The objective of work without a bound on latency: all of it done by its deadline, or at a rate."""
@@ -173,6 +184,8 @@ class Batch:
     """What work is counted in: requests, tokens of prompts and answers, or output tokens where it has a rate."""
     rate: Rate | None = None
     """In place of deadlines; None where there are some."""
+    tariffs: tuple[Tariff, ...] = ()
+    """Prices from now to the last deadline, ascending; none where a replica always costs the same."""
 
     def due(self, came: float) -> float:
         """Deadline in Unix time of a request that came then."""

@@ -87,7 +87,7 @@ def backlogged(header: Header, chunks: Iterable[Chunk], question: Question, batc
     if not (seen := did > 0.0).any():
         raise RecordingError("shows no time in which work waited while a replica served: record more days")
     cost, mean = np.interp(at, at[seen], spent[seen] / did[seen]), float(spent[seen].sum() / did[seen].sum())
-    own = replace(batch, ends=tuple(one - begin for one in batch.ends))
+    own = replace(batch, ends=tuple(one - begin for one in batch.ends), tariffs=())
     more = np.diff(came, prepend=0.0).tolist()
     jobs = [Job(now, one, 1.0, own.due(now - STEP)) for now, one in zip(at.tolist(), more, strict=True) if one > 0.0]
     start = question.cold_start or (statistics.median(header.starts) if header.starts else COLD_START)

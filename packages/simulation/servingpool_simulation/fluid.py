@@ -81,7 +81,7 @@ def ours(of: Mix, cost: float | None) -> Rule:
         nonlocal ledger
         ledger = ledger.update(seen.backlog, 0.0, seen.served, of.batch, seen.now).costing(seen.cost, STEP)
         coming = ((max(0.0, start - age), 1.0) for age in seen.ages)
-        fleet = Standing(((0.0, seen.ready), *coming), of.most, start)
+        fleet = Standing(((0.0, seen.ready), *coming), of.most, start, of.batch.tariffs)
         replicas = needed(ledger, 0.0, 0.0, fleet, DEFAULT.scale_down_window, seen.now).replicas
         return int(max(replicas, fleet.all) if isinstance(seen.backlog, Unknown) else replicas)
 

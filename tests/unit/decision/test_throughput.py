@@ -9,7 +9,7 @@ from servingpool.decision.need.throughput import Standing, needed, steady
 from servingpool.decision.observation import Unknown
 from servingpool.decision.params import DEFAULT
 from servingpool.decision.plan import Wanted
-from servingpool.decision.pool import Batch, Rate
+from servingpool.decision.pool import Batch, Rate, Tariff
 
 HOUR, START = 3600.0, 120.0
 
@@ -49,6 +49,34 @@ def test_a_deadline_is_at_risk_once_what_is_kept_free_for_it_cannot_be_had() -> 
     assert asked((1.0, 1.9), most=2.0).at_risk is None
     assert asked((1.0, 1.95), most=2.0).at_risk == Due(HOUR, 1.95 * HOUR)
     assert asked((0.01, 0.02), ready=1.0).at_risk == Due(0.01 * HOUR, 0.02 * HOUR), "too late for another one"
+
+
+def night(
+    *dues: tuple[float, float], at: float = 0.0, ready: float = 0, most: float = 20, cheap: float = 0.5
+) -> Wanted:
+    """As `asked`, `at` so many hours before a night of eight cheap hours; from then on, if it is below 0."""
+    ledger = Ledger(0.0, tuple(Due(due * HOUR, work * HOUR) for due, work in dues), 0.0, 0.0, 1.0, 0.0)
+    begins = (Tariff(-16 * HOUR, 1.0), Tariff(at * HOUR, cheap), Tariff((at + 8) * HOUR, 1.0))
+    return needed(ledger, 0.0, 0.0, Standing(((0.0, ready),), most, START, begins), 0.0, 0.0)
+
+
+def test_work_waits_for_cheaper_hours_as_far_as_half_of_max_does_it_there() -> None:
+    waits = night((12.0, 40.0), at=4.0)
+    assert (waits.replicas, waits.waits_for) == (0.0, Tariff(4 * HOUR, 0.5))
+    assert waits.finishes_at == pytest.approx(4 * HOUR + START + 40 * HOUR / 6)
+    assert night((12.0, 40.0), at=4.0, ready=3.0).replicas == 0.0, "nor does what stands work on"
+    assert night((12.0, 100.0), at=4.0).replicas == 6.0, "what does not fit has four hours"
+    assert night((3.0, 8.0), (12.0, 40.0), at=4.0).replicas == 3.0, "what is due before, too"
+    assert night((12.0, 3.9), at=4.0, most=1.0).replicas == 0.0
+    assert night((12.0, 40.0), at=4.0, cheap=0.97).replicas == 0.0
+    assert night((12.0, 40.0), at=4.0, cheap=0.98).replicas == 4.0, "six cold starts cost more than that saves"
+
+
+def test_dearer_hours_are_left_free_and_what_the_cheap_ones_cannot_do_has_them() -> None:
+    assert night((16.0, 40.0), at=-4.0).replicas == 10.0, "of four hours of the night, with a start"
+    assert night((16.0, 20.0), at=-4.0).replicas == 6.0
+    assert night((16.0, 300.0), at=-4.0).replicas == 19.0, "as many as the deadline asks for at any price"
+    assert night((16.0, 20.0), at=-7.9).replicas == 2.0, "too late for another start"
 
 
 def test_replicas_stay_while_there_is_work_for_them_and_no_longer() -> None:

@@ -112,6 +112,22 @@ def test_a_little_work_waits_for_more_and_a_restart_forgets_no_deadline() -> Non
     assert 3600.0 < world.now - came < 7200.0, "as late as one replica allows, and in time"
 
 
+def test_work_waits_for_the_cheap_hours_in_which_it_can_still_be_done_and_is_done_in_time() -> None:
+    world = asleep()
+    cheap = {"name": "cheap", "timeZone": "UTC", "start": "22:45", "end": "23:45", "costFactor": 0.5}
+    world.pool(slo=None, batch=BATCH, targets=[{"name": "vllm", "min": 0, "max": 8}], schedules=[cheap])
+    world.left, came, before = 70_000.0, world.now, len(world.writes.scales)
+    world.step(minutes=8)  # shows what a request costs
+    assert world.replicas == 0
+    waits = "due by 2023-11-15 00:17 UTC wait until 2023-11-14 22:45 UTC, when a replica costs 50% of what it costs now"
+    assert f"{waits}, and finish at 2023-11-14 23:" in world.decision().reason
+    assert world.condition("SLOMet") == ("True", "DeadlinesHold")
+    while world.left > 0.0:
+        world.step()
+    assert world.now - came < 5700.0, "before 23:45"
+    assert [after for _, _, after in world.writes.scales[before : before + 3]] == [1, 0, 3]
+
+
 def short_of_replicas() -> Night:
     """More work is due than the replicas that it may have can do."""
     world = Night()

@@ -7,9 +7,15 @@ replica, so that the loss of a replica loses no deadline.
 
 As many replica-seconds are spent whether few replicas work for long or many for a short time; only cold starts differ.
 So replicas are added for the least peak, and stay while there is work for them. A start that would work for less than
-`WORTH` cold starts waits for more work, as long as waiting asks for no further replica. Replicas that others have on
-loan never wait: they are asked for, so that the pool keeps its right to them. While the backlog is unknown, what was
-known of it counts, and nothing is removed.
+`WORTH` cold starts waits for more work, as long as waiting asks for no further replica.
+
+Replicas that others have on loan never wait: they are asked for, so that the pool keeps its right to them. While the
+backlog is unknown, what was known of it counts, and nothing is removed.
+
+Where prices change by the hour, work waits for cheaper hours as far as `SHARE` of the replicas that can be had do it
+there, with all that is kept free: what does not fit has the other hours alone. Dearer hours are left free as far as
+that share does the work before them. What does not fit falls as it is done and grows as work comes: no threshold is
+crossed from one moment to the next.
 
 A rate takes as many full replicas as serve it, or as its money pays. What runs, and what waits within `SHORT` cold
 starts, may keep fewer nearly full: then these suffice, for more would serve no more.
@@ -34,7 +40,7 @@ from servingpool.decision.observe.counters import added
 from servingpool.decision.observe.window import Slice, rate_window
 from servingpool.decision.params import Params
 from servingpool.decision.plan import Course, Wanted
-from servingpool.decision.pool import Batch, Pool, Rate
+from servingpool.decision.pool import Batch, Pool, Rate, Tariff
 from servingpool.decision.words import clock, shown
 
 WORTH = 6.0
@@ -43,6 +49,8 @@ SHORT = 2.0
 """Cold starts, 1.5 to 4: for less work than this no replica stays, and in so long is done what is late."""
 SPREADS = 2.0
 """Spreads of the cost, 1 to 3, that are kept free."""
+SHARE = 0.5
+"""Share of max, 0.25 to 1, that is planned on in cheaper hours: the rest is for work that comes later."""
 NOTHING_LATE = Curve(np.zeros(len(BINS)), floor=0.0, limit=math.inf, aftermath=0.0)
 """Nothing that arrives now can be late yet."""
 
@@ -56,6 +64,8 @@ class Standing(NamedTuple):
     """Replicas that can be had."""
     start: float
     """Seconds until a replica that is ordered now serves."""
+    tariffs: tuple[Tariff, ...] = ()
+    """As in `Batch`."""
 
     @property
     def all(self) -> float:
@@ -67,6 +77,28 @@ class Standing(NamedTuple):
         return math.fsum(max(0.0, seconds - wait) * weight for wait, weight in self.waits)
 
 
+def elsewhere(fleet: Standing, lefts: list[float], now: float) -> tuple[list[list[float]], Tariff | None]:
+    """Hours of another price before each time left, and the first cheaper ones, with the ratio to the price of now.
+
+    A row has the replica-seconds that cheaper hours take, the seconds that are cheaper, and those that are dearer.
+    Hours that save less than `WORTH` cold starts cost count as those of now.
+    """
+    if len(fleet.tariffs) < 2 or not lefts:
+        return [[0.0, 0.0, 0.0]] * len(lefts), None
+    begins, prices, most = np.array(fleet.tariffs).T
+    begins = np.clip(begins - now, 0.0, lefts[-1])
+    lengths, least = np.diff(begins, append=lefts[-1]), WORTH * fleet.start
+    present = int((lengths > 0.0).argmax())
+    prices /= prices[present]
+    cheaper = (1.0 - prices) * lengths >= least * prices
+    dearer = (prices - 1.0) * lengths[present] >= least
+    inside = np.clip(np.array(lefts)[:, None] - begins, 0.0, lengths)
+    serves = SHARE * np.minimum(most, fleet.most) * np.maximum(inside - fleet.start, 0.0)
+    rows = np.stack([serves @ cheaper, inside @ cheaper, inside @ dearer], axis=1).tolist()
+    first = int(cheaper.argmax())
+    return rows, Tariff(now + float(begins[first]), float(prices[first])) if cheaper.any() else None
+
+
 def needed(ledger: Ledger, running: float, flow: float, fleet: Standing, hold: float, now: float) -> Wanted:
     """The fewest replicas that do all work in time. While its cost is not known, one replica shows it.
 
@@ -76,37 +108,58 @@ def needed(ledger: Ledger, running: float, flow: float, fleet: Standing, hold: f
     if ledger.cost is None and ledger.dues:
         return Wanted(max(fleet.all, 1.0), due=ledger.dues[0])
     start, spare, cost, waits_until = fleet.start, 1.0 + SPREADS * ledger.spread, ledger.cost or 0.0, math.inf
-    work, amount, add, least = 0.5 * running * cost, 0.0, 0, 0.0
+    work, amount, add, least = 0.5 * running * cost, 0.0, 0.0, 0.0
     at_risk, room, short = None, fleet.most - fleet.all, list[tuple[float, float, Due, float]]()
-    for at, more in ledger.dues:
+    apart, cheap = elsewhere(fleet, [at - now for at, _ in ledger.dues], now)
+    rest = 0.0 if ledger.dues else work
+
+    def adds(need: float, time: float) -> float:
+        missing = need - fleet.serves(time)
+        return math.ceil(missing / (time - start) - EPSILON) if time > start else math.inf if missing > 0.0 else 0.0
+
+    for (at, more), (taken, cheaper, dearer) in zip(ledger.dues, apart, strict=True):
         work, amount, left = work + more * cost, amount + more, at - now
-        missing = work * spare + start - fleet.serves(left)
-        short.append((missing, left, Due(at, amount), work))
+        whole = work * spare + start
+        rest = max(rest, whole - taken if cheaper > 0.0 else work)
+        short.append((whole - fleet.serves(left), left, Due(at, amount), work))
         if left <= start:  # what is ordered now comes too late for it
             least, lost = fleet.all, work > fleet.serves(left)
             late = work - fleet.serves(SHORT * start)
             add = max(add, math.ceil(late / ((SHORT - 1.0) * start) - EPSILON))
         else:
-            least = max(least, fleet.all - max(0.0, -missing / left))
-            wanted, later = math.ceil(missing / (left - start) - EPSILON), left - 2.0 * start
-            then, lost = math.ceil(missing / later - EPSILON) if later > 0.0 else math.inf, wanted > room
-            urgent = missing >= WORTH * start * wanted or then > min(wanted, room)
-            add = max(add, wanted if urgent else min(wanted, int(ledger.had - fleet.all)))
-            if wanted > add:
-                waits_until = min(waits_until, now + later - missing / wanted)
+            lost, same = adds(whole, left) > room, left - cheaper - dearer
+            parts = [min((whole - taken, left - cheaper), (whole, left), key=lambda one: adds(*one))]
+            if dearer > 0.0 and same > WORTH * start:
+                full = fleet.serves(same) + (math.ceil(SHARE * fleet.most) - fleet.all) * (same - start)
+                parts.append((min(whole - taken, full), same))
+            for need, time in parts:
+                missing, wanted, later = need - fleet.serves(time), adds(need, time), time - 2.0 * start
+                least = max(least, fleet.all - max(0.0, -missing / time))
+                then = math.ceil(missing / later - EPSILON) if later > 0.0 else math.inf
+                urgent = missing >= WORTH * start * wanted or then > min(wanted, room)
+                add = max(add, wanted if urgent else min(wanted, int(ledger.had - fleet.all)))
+                if wanted > add:
+                    waits_until = min(waits_until, now + later - missing / wanted)
         at_risk = at_risk or (Due(at, amount) if lost else None)
-    lasts = max(math.floor(work / (SHORT * start) + flow), float(now - ledger.busy_at < hold))
+    if apart and apart[-1][1] > 0.0:  # what comes can wait for cheaper hours as well
+        flow = hold = 0.0
+    lasts = max(math.floor(rest / (SHORT * start) + flow), float(now - ledger.busy_at < hold))
     replicas = fleet.all + add if add > 0 else min(fleet.all, max(math.ceil(least - EPSILON), lasts))
     lag = fleet.all * start - fleet.serves(start) + add * start
-    _, _, decides, of_due = max(short, key=itemgetter(0), default=(0.0, 0.0, None, 0.0))
+    missing, left, decides, of_due = max(short, key=itemgetter(0), default=(0.0, 0.0, None, 0.0))
     finishes = now + (of_due + lag) / replicas if replicas > 0.0 and decides is not None else None
+    if cheap and decides and decides.at - cheap.begin > start and of_due > replicas * (cheap.begin - now):
+        most = math.ceil((missing + fleet.serves(left)) / (decides.at - cheap.begin - start))
+        finishes = cheap.begin + start + of_due / most
+    else:
+        cheap = None
     # One that is asked for a cold start later serves another one later. One that serves takes longer to be worth giving
     # away: so near its end no work is interrupted.
     more, away = min(replicas, fleet.most) - fleet.all, SHORT * start
     slack = min([more * left - add * start - missing for missing, left, _, _ in short], default=math.inf)
     spared = min(slack / away, max(0.0, more) + max(0.0, slack / away - max(0.0, more)) * SHORT / WORTH)
     may_wait, may_be_late = (max(0.0, math.floor(min(one, replicas) + EPSILON)) for one in (spared, slack / start))
-    return Wanted(replicas, "", None, decides, finishes, at_risk, waits_until, may_wait, may_be_late)
+    return Wanted(replicas, "", None, decides, finishes, at_risk, waits_until, may_wait, may_be_late, 0.0, cheap)
 
 
 def steady(ledger: Ledger, rate: Rate, paid: float, flow: float, fleet: Standing, params: Params, now: float) -> Wanted:
@@ -147,7 +200,8 @@ def plan(
     flow, hung = 0.0 if update.demand is None else update.demand.level, len(memory.last.standing)
     pods = [(max(0.0, start - one.age), one.weight) for one in observation.starting if one.age <= OVERDUE * start]
     without_pod = max(0.0, observation.ordered - observation.serving - math.fsum(weight for _, weight in pods))
-    fleet = Standing(((0.0, observation.serving - hung), *pods, (start, without_pod)), most - hung, start)
+    waits = ((0.0, observation.serving - hung), *pods, (start, without_pod))
+    fleet = Standing(waits, most - hung, start, batch.tariffs)
     if batch.rate is not None:  # what waits is in the ledger, so that growth of the queues is no flow
         recent = memory.window.last(rate_window(memory.interval, pool.params))
         flow = (recent.rate(Column.GENERATED) or 0.0) * (ledger.cost or 0.0)
@@ -177,6 +231,10 @@ def _said(found: Wanted, ledger: Ledger, waiting: Reading, running: float, batch
     said += f"{due.amount:,.0f} {unit} due by {clock(due.at)}"
     if ledger.cost is None:
         return f"{said}: what they cost is not known yet, so 1 replica shows it"
+    if (cheap := found.waits_for) is not None and found.finishes_at is not None:
+        said += f" wait until {clock(cheap.begin)}, when a replica costs {cheap.price:.0%} of what it costs now, and"
+        said += f" finish at {clock(found.finishes_at)}"
+        return f"{said}; {shown(found.replicas)} do now what has no room then" if found.replicas > 0.0 else said
     if found.finishes_at is None:
         return f"{said} wait for more work until {clock(min(found.waits_until, due.at))}, which saves a cold start"
     fleet = "1 replica" if found.replicas == 1.0 else f"{shown(found.replicas)} replicas"

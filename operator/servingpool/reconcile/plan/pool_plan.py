@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar
@@ -25,7 +25,7 @@ from servingpool.decision.decide import Stage, decide_stages
 from servingpool.decision.decision import Decision
 from servingpool.decision.learn.memory import Memory
 from servingpool.decision.params import DAY, Params
-from servingpool.decision.pool import Batch, Pool, Rate, Slo, Target, Window
+from servingpool.decision.pool import Batch, Pool, Rate, Slo, Target, Tariff, Window
 from servingpool.decision.roles import joined
 from servingpool.reconcile.collect.collected import Collected, SeenStage
 from servingpool.reconcile.collect.targets import SeenTarget, ratio_of
@@ -292,4 +292,21 @@ def _core_batch(spec: Spec, during: tuple[float, float] | None) -> Batch | None:
     if (batch := spec.batch) is None or during is None:
         return None
     ends = () if batch.finish_by is None else batch.finish_by.deadlines(*during)
-    return Batch(batch.finish_within or math.inf, ends, batch.backlog.unit)
+    work = Batch(batch.finish_within or math.inf, ends, batch.backlog.unit)
+    return replace(work, tariffs=tuple(_tariffs(spec, during[0], work.due(during[0]))))
+
+
+def _tariffs(spec: Spec, begin: float, end: float) -> Iterator[Tariff]:
+    """Prices and max from begin to end, in Unix seconds, each until it changes; none without a costFactor."""
+    if not any(one.cost_factor for one in spec.schedules):
+        return
+    windows, last = list(occurrences(spec.schedules, begin, end)), None
+    edges = {begin, *(edge for one in windows for edge in one[:2] if begin < edge < end)}
+    for edge in sorted(edges):
+        now = [one.schedule for one in windows if one.begin <= edge < one.end]
+        bounds = [one.max or spec.max for one in now if one.min or one.max]
+        factors = [one.cost_factor for one in now if one.cost_factor]
+        found = Tariff(edge, max(factors, default=1.0), max(bounds, default=spec.max))
+        if found[1:] != last:
+            yield found
+        last = found[1:]
