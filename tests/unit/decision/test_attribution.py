@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from functools import partial
-from typing import NamedTuple
 
 import pytest
 
 from servingpool.decision.engine import Rates
-from servingpool.decision.learn.memory import PastLoads
 from servingpool.decision.learn.miss_curve import LoadAttribution, attribute_load
 from servingpool.decision.observation import Bucket
 from servingpool.decision.observe.columns import Column
@@ -25,11 +23,6 @@ DEMAND = Demand(arrivals=20.0, prompt=1000.0, steps=1000.0, work_per_request=ENG
 POOL_OF_FIRST_TOKENS = replace(POOL, slo=replace(POOL.slo, time_per_output_token=None))
 
 
-class History(NamedTuple):
-    window: SampleWindow
-    past: PastLoads
-
-
 def demand(level: float) -> Demand:
     return DEMAND._replace(arrivals=level / DEMAND.work_per_request)
 
@@ -38,7 +31,7 @@ def rates(level: float) -> Rates:
     return demand(level).rates
 
 
-def history(*ticks: tuple[int, float, float] | None, late: float = 0.0, waited: float = 3.0) -> History:
+def history(*ticks: tuple[int, float, float] | None, late: float = 0.0, waited: float = 3.0) -> SampleWindow:
     """Ticks of (ready replicas, work, work of the queue over the TTFT bound); `late` of 300 requests waited so long.
 
     None for a tick of which the demand is not known.
@@ -46,19 +39,17 @@ def history(*ticks: tuple[int, float, float] | None, late: float = 0.0, waited: 
     within = 300.0 - late
     sums = {Column.BEGUN: 300.0, Column.TTFT_COUNT: 300.0, Column.TTFT_LOWER: within, Column.TTFT_UPPER: within}
     delta = counted(sums | {Column.TTFT_SUM: within * 0.1 + late * waited}, BUCKETS, tick=TICK)
-    window, past = SampleWindow(), PastLoads()
+    window = SampleWindow()
     for number, tick in enumerate(ticks):
         ready, work, queue = tick or (1, 0.0, 0.0)
         window = window.add(now=TICK * (number + 1), span=TICK, ready=ready, delta=delta)
         if tick is not None:
             window = window.noted(Misses(0.0, 0.0), demand=rates(work), offered=rates(work + queue))
-            past = past.update(TICK * (number + 1), rates(work / ready), ENGINE)
-    return History(window, past)
+    return window
 
 
-def attributed(seen: History, level: float) -> LoadAttribution:
-    earlier = partial(seen.past.highest, step=ENGINE)
-    return attribute_load(POOL_OF_FIRST_TOKENS, ENGINE, demand(level), seen.window, earlier)
+def attributed(seen: SampleWindow, level: float) -> LoadAttribution:
+    return attribute_load(POOL_OF_FIRST_TOKENS, ENGINE, demand(level), seen)
 
 
 def test_late_requests_of_a_queue_are_attributed_to_the_load_that_began_it() -> None:
@@ -67,14 +58,12 @@ def test_late_requests_of_a_queue_are_attributed_to_the_load_that_began_it() -> 
     assert attributed(history((2, 1.0, 0.0), (2, 3.8, 60.0), *drain, late=30.0), 3.8) == pytest.approx((1.9, 0.38))
 
 
-def test_requests_that_waited_for_half_an_hour_are_attributed_to_the_load_of_then() -> None:
+def test_nobody_knows_the_load_that_requests_met_which_waited_longer_than_the_window() -> None:
     # When the last of a queue are late, the load that began it has left the window; and their answers end later still.
     drain = [(10, 3.8, float(queue)) for queue in range(130, 10, -1)]
-    overload = [(2, 3.8, 60.0)] * 20
-    assert attributed(history(*overload, *drain, late=30.0, waited=1_900.0), 3.8) == pytest.approx((1.9, 0.38))
-    assert attributed(history(*overload, *drain, (10, 3.8, 0.0), late=30.0, waited=1_900.0), 3.8) == pytest.approx(
-        (1.9, 0.38)
-    )
+    for after in ([], [(10, 3.8, 0.0)]):
+        seen = history(*[(2, 3.8, 60.0)] * 20, *drain, *after, late=30.0, waited=1_900.0)
+        assert attributed(seen, 3.8) == (math.inf, math.inf)
 
 
 def test_a_peak_of_long_ago_does_not_explain_a_queue_that_never_ends() -> None:
@@ -106,9 +95,7 @@ def test_late_first_tokens_below_a_load_of_1_are_attributed_without_the_queue() 
 def test_answers_that_end_once_nothing_comes_have_met_no_load(before: float) -> None:
     """An SLO for tokens alone: minutes after the last first token, how long a request takes is not known any more."""
     seen = history((1, before, 0.0), (1, before, 0.0), (1, 0.0, 0.0))
-    seen.window.rows[:, : Column.SPAN] = 0.0
+    seen.rows[:, : Column.SPAN] = 0.0
     pool = replace(POOL, slo=replace(POOL.slo, time_to_first_token=None))
     nothing = DEMAND._replace(arrivals=0.0, prompt=0.0, steps=0.0, work_per_request=0.0)
-    window = SampleWindow(seen.window.rows)
-    highest = partial(seen.past.highest, step=ENGINE)
-    assert attribute_load(pool, ENGINE, nothing, window, highest) == (0.0, 0.0)
+    assert attribute_load(pool, ENGINE, nothing, SampleWindow(seen.rows)) == (0.0, 0.0)

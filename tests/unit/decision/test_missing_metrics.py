@@ -222,7 +222,7 @@ def test_a_queue_keeps_only_its_own_engine_busy_however_long_it_is():
         *_, outcome = world.run(8.0, 1)
         needs.append(outcome.decision.need)
     assert "queued requests keep 1.0 more busy" in outcome.decision.reason
-    assert needs[0] < needs[1] == needs[2], needs
+    assert needs[0] < needs[2] <= needs[1], needs  # who waited for longer than the window teaches nothing
 
 
 def test_requests_at_the_gateway_count_as_arrivals_and_as_work():

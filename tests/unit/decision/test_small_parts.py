@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from servingpool.decision.engine import Rates, StepTime
 from servingpool.decision.learn.kinds import MOST_STARTING, ColdStart, updated
-from servingpool.decision.learn.memory import PastLoads
 from servingpool.decision.observation import Replica, Unknown
 from servingpool.decision.pool import Pool, Slo, Target
 
@@ -31,17 +27,6 @@ def test_few_replicas_that_start_are_named_in_the_status_however_many_start(targ
     pool = Pool(SLO, 1, 9, targets=tuple(map(Target, map(str, range(targets)))))
     starting = [Replica(str(number), age=9.0, target=str(number % targets)) for number in range(900)]
     assert sum(len(kind.cold_start.loading) for kind in updated((), {}, (), starting, pool, 15.0)) == MOST_STARTING
-
-
-def test_the_highest_load_of_each_five_minutes_is_kept_for_two_hours() -> None:
-    past, step = PastLoads(), StepTime(base=0.0, per_request=1.0, per_prefill_token=0.0)
-    for tick in range(960):
-        past = past.update(15.0 * tick, Rates(steps=4.0 if tick == 490 else 0.5), step)
-    assert len(past.bins) <= 25
-    assert past.highest(7_340.0, step) == 4.0
-    assert past.highest(7_340.0, replace(step, per_request=0.5)) == 2.0
-    assert past.highest(7_900.0, step) == 0.5
-    assert past.highest(1e9, step) == 0.0
 
 
 def test_an_unknown_figure_cannot_pass_for_false() -> None:

@@ -19,7 +19,7 @@ from servingpool.decision.observe.gauges import GatewayGauge
 from servingpool.decision.observe.latency import Tail
 from servingpool.decision.observe.queueing import Look
 from servingpool.decision.observe.window import Demand, SampleWindow
-from servingpool.decision.params import DAY, DEFAULT, HOUR, REMEMBERED
+from servingpool.decision.params import DAY, DEFAULT, HOUR
 from servingpool.decision.pool import Pool
 from servingpool.decision.trial import Trial
 from servingpool.decision.zero import NEVER_ZERO, Busy, GatewayDemand, Vanished
@@ -66,29 +66,6 @@ class Profile:
         return ColdStart(tuple([seconds for kind in self.kinds for seconds in kind.cold_start.seconds]))
 
 
-@dataclass(frozen=True, slots=True)
-class PastLoads:
-    """The rates of a replica at the highest load, without the queue, of each five minutes of two hours.
-
-    A queue of half an hour outlasts the sample window: the last who waited in it were attributed to the light load that
-    they ended in, and taught that 25% of requests miss at any fleet size.
-    """
-
-    bins: tuple[tuple[float, Rates], ...] = ()
-    """(Unix time in seconds at which it begins, rates at the highest load in it), oldest first."""
-
-    def update(self, now: float, rates: Rates, step: StepTime) -> PastLoads:
-        """Add a tick, with the rates of each replica."""
-        if self.bins and now < self.bins[-1][0] + BIN:
-            begin, highest = self.bins[-1]
-            return PastLoads((*self.bins[:-1], (begin, max(highest, rates, key=lambda each: step.work(*each)))))
-        return PastLoads((*(one for one in self.bins if one[0] > now - REMEMBERED), (now, rates)))
-
-    def highest(self, since: float, step: StepTime) -> float:
-        """Highest load, by this step time, of the bins that reach beyond that Unix time; 0 without any."""
-        return max([step.work(*rates) for begin, rates in self.bins if begin + BIN > since], default=0.0)
-
-
 class Scored(NamedTuple):
     """Requests of five minutes, and late requests among them."""
 
@@ -132,7 +109,6 @@ class Memory:
     """Requests and late requests of the last hour, oldest first."""
     recommendations: tuple[tuple[float, float], ...] = ()
     """(time, replicas worth keeping) of recent decisions, for the scale-down window."""
-    past_loads: PastLoads = field(default_factory=PastLoads)
     penalty: float | None = None
     """Penalty of a miss, in replicas for the work that keeps a replica busy; None where it is to be found."""
     penalty_until: float = 0.0

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
@@ -319,16 +318,13 @@ def offered(pool: Pool, demand: Demand) -> Rates:
     return demand.rates_of(demand.arrivals + (demand.queued / bound if bound is not None else 0.0))
 
 
-def attribute_load(
-    pool: Pool, step: StepTime, demand: Demand, window: SampleWindow, highest_before: Callable[[float], float]
-) -> LoadAttribution:
-    """The highest load since the first of the requests that are counted now arrived.
+def attribute_load(pool: Pool, step: StepTime, demand: Demand, window: SampleWindow) -> LoadAttribution:
+    """The highest load since the first of the requests that are counted now arrived; infinite where nobody knows.
 
     A miss is reported up to a request's lifetime after the load that caused it. Without this the queue of one overload
-    teaches that light load misses too, and at light load nothing ever contradicts it. Requests on time after an
-    overload that new replicas have relieved have hardly met it: most of them are the new replicas'.
-
-    `highest_before` gives the highest load since a Unix time, where the window does not reach back so far.
+    teaches that light load misses too, and at light load nothing ever contradicts it: one of half an hour, which
+    outlasts the window, taught that 25% of requests miss at any fleet size. Requests on time after an overload that new
+    replicas have relieved have hardly met it: most of them are the new replicas'.
     """
     decoding = _decoding(pool, step, demand)
     # A request that ends now may have had its first token a whole answer ago, and have waited for it until then.
@@ -338,8 +334,9 @@ def attribute_load(
     highest = float(np.fmax.reduce(loads[len(loads) - len(met.rows) :], initial=0.0))
     if highest <= OVERLOAD:
         return LoadAttribution(highest, highest)
-    earlier = highest_before(float(window.rows[-1, Column.AT]) - reach) if reach > KEPT_SECONDS else 0.0
-    overload = max(float(np.fmax.reduce(met.loads(DEMAND, step), initial=0.0)), earlier)
+    if reach > KEPT_SECONDS:
+        return LoadAttribution(math.inf, math.inf)
+    overload = float(np.fmax.reduce(met.loads(DEMAND, step), initial=0.0))
     now = window.per_replica(demand.level)
     # Full replicas are known to be relieved below a load of 1.
     relieved = OVERLOAD if math.isfinite(step.batch) and overload > OVERLOAD else pool.params.relieved * overload

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -266,7 +265,6 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     memory = replace(memory, window=window)
     fade = math.exp(-tick.elapsed / REMEMBERED)
     served = (window.served(demand, memory.interval, pool.params), Rates(*(fade * one for one in memory.most_served)))
-    past_loads = memory.past_loads.update(now, Rates(*map(window.per_replica, demand.rates)), step)
     by_engines = pool.slo.time_to_first_token is not None and not pool.slo.at_gateway
     if excluded and not before.profile.queue_in_ttft.excluded and by_engines:
         memory = _judged_anew(memory, [judge.missed(Slice(window.rows[at : at + 1])) for at in range(len(window.rows))])
@@ -278,8 +276,9 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     usual = mean.total(Column.TTFT_COUNT) * tick.elapsed / max(mean.seconds, tick.elapsed)
     carried, curve, calibration = in_all, memory.profile.curve, memory.profile.calibration
     if in_all.requests > 0.0 and sure:
-        attribution = attribute_load(pool, step, demand, window, partial(past_loads.highest, step=step))
-        carried = _carried(in_all, attribution) if memory.profile.engine.saturation.known else in_all
+        attribution = attribute_load(pool, step, demand, window)
+        if memory.profile.engine.saturation.known or attribution.late == math.inf:
+            carried = _carried(in_all, attribution)
         calibration = _calibration(tick, memory, demand, carried, usual, before=before)
         curve = curve.update(attribution, carried, elapsed=tick.elapsed, params=pool.params)
     forecast, budget = _forecast(tick, memory, demand), _budget(tick, memory, carried, in_all, usual)
@@ -294,7 +293,6 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
         profile=replace(
             memory.profile, curve=curve, calibration=calibration, forecast=forecast, budget=budget, busy=busy
         ),
-        past_loads=past_loads,
         most_served=max(served, key=lambda rates: step.work(*rates)),
         penalty=memory.penalty if now < memory.penalty_until or silent else None,
         score=_score(memory, late, now),
