@@ -56,7 +56,7 @@ class FinishBy(Part):
 
 
 class Batch(Part):
-    """Work with deadlines: all of it is done in time, by the fewest GPU-hours."""
+    """Work with deadlines: all of it is done in time, by the fewest GPU-hours, in cheaper hours where it can wait."""
 
     finish_within: Annotated[float, DurationBetween("5m", "168h")] | None = None
     """Time from when a request came to its deadline: `4h`. 5m to 168h (a week)."""

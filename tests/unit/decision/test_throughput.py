@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from servingpool.decision.learn.ledger import Due, Ledger
 from servingpool.decision.need.throughput import Standing, needed, steady
@@ -77,6 +79,36 @@ def test_dearer_hours_are_left_free_and_what_the_cheap_ones_cannot_do_has_them()
     assert night((16.0, 20.0), at=-4.0).replicas == 6.0
     assert night((16.0, 300.0), at=-4.0).replicas == 19.0, "as many as the deadline asks for at any price"
     assert night((16.0, 20.0), at=-7.9).replicas == 2.0, "too late for another start"
+
+
+hours, replicas = st.floats(0.01, 40.0), st.integers(0, 30)
+
+
+@given(
+    dues=st.lists(st.tuples(hours, hours), max_size=5).map(sorted),
+    prices=st.lists(st.tuples(st.floats(-5.0, 40.0), st.sampled_from([0.01, 0.5, 0.97, 1.0, 4.0])), max_size=9).map(
+        sorted
+    ),
+    ready=replicas,
+    more=replicas,
+)
+def test_prices_put_nothing_at_risk_and_ask_for_no_more_than_half_of_max_or_the_deadlines(
+    dues, prices, ready, more
+) -> None:
+    def found(*tariffs: Tariff) -> Wanted:
+        ledger = Ledger(0.0, tuple(Due(at * HOUR, work * HOUR) for at, work in dues), 0.0, 0.0, 1.0)
+        fleet = Standing(((0.0, ready), (60.0, 0.5)), ready + more, START, tariffs)
+        return needed(ledger, 0.0, 0.0, fleet, 0.0, 0.0)
+
+    plain, priced = found(), found(*(Tariff(at * HOUR, price) for at, price in prices))
+    assert found(*(Tariff(at * HOUR, 1.0) for at, _ in prices)) == plain
+    assert (priced.due, priced.at_risk) == (plain.due, plain.at_risk)
+    assert priced.replicas <= max(plain.replicas, (ready + more) / 2 + 1, ready + 0.5)
+    if priced.waits_for is not None:
+        assert priced.waits_for.price < 1.0
+        assert priced.due is not None
+        assert priced.finishes_at is not None
+        assert priced.finishes_at <= priced.due.at + 1e-6
 
 
 def test_replicas_stay_while_there_is_work_for_them_and_no_longer() -> None:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from servingpool.catalogue.metrics import Metric
+from servingpool.reconcile.plan.pool_plan import core_pool
 
 from .fake_cluster import FakeCluster
 from .test_metrics import exposed
@@ -93,6 +94,29 @@ def test_a_window_of_the_price_alone_changes_dollars_and_no_bound() -> None:
         assert world.status()["cost"] == {"dollarsPerHour": dollars}, "of prices in force the highest"
         assert exported(world, Metric.REPLICA_COST) == {(): dollars}
         assert world.status()["bounds"] == {"min": 1, "max": 2, "schedule": "night"}
+
+
+def test_prices_up_to_the_last_deadline_are_the_highest_in_force_each_with_its_max() -> None:
+    night = {"name": "night", "timeZone": "UTC", "start": "20:00", "end": "06:00", "costFactor": 0.5, "max": 4}
+    peak = {"name": "peak", "timeZone": "UTC", "start": "22:00", "end": "23:00", "costFactor": 2}
+    launch = {"name": "launch", "timeZone": "UTC", "start": "22:30", "end": "00:00", "min": 3, "max": 12}
+    batch = {"finishWithin": "12h", "backlog": {"query": "sum(queue)"}}
+    world = quiet("2026-11-24T19:00+00:00", night, peak, launch, slo=None, batch=batch)
+    world.step()
+    pool = world.state().pool
+    assert pool is not None
+    found = core_pool(pool, in_charge=True, during=(world.now, world.now + 60.0)).batch
+    assert found is not None
+    hour = 3600.0
+    assert [((one.begin - unix("2026-11-24T19:00+00:00")) / hour, *one[1:]) for one in found.tariffs] == [
+        (15.0 / hour, 1.0, 10),
+        (1.0, 0.5, 4),
+        (3.0, 2.0, 4),
+        (3.5, 2.0, 12),
+        (4.0, 0.5, 12),
+        (5.0, 0.5, 4),
+        (11.0, 1.0, 10),
+    ]
 
 
 def test_a_zone_that_this_operator_does_not_know_is_told_in_a_condition() -> None:
