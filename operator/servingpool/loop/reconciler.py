@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
@@ -82,7 +82,7 @@ class Tick:
 
     def __add__(self, other: Tick) -> Tick:
         """The sums of both."""
-        return Tick(*(ours + theirs for ours, theirs in zip(astuple(self), astuple(other), strict=True)))
+        return Tick(*(getattr(self, count) + getattr(other, count) for count in self.__slots__))
 
 
 Due = tuple[PoolState, Planned]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import pickle
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
@@ -21,6 +23,7 @@ from typer.testing import CliRunner, Result
 from servingpool.adapters.cluster.errors import Forbidden
 from servingpool.adapters.cluster.survey import Named
 from servingpool.adapters.prometheus.backend_config import BackendConfig
+from servingpool.cli import backtesting
 from servingpool.cli import record as recording
 from servingpool.cli.backtest import backtest
 from servingpool.cli.figures import Target
@@ -28,6 +31,8 @@ from servingpool.cli.source import Where
 from servingpool.reconcile.config import OperatorConfig
 from servingpool.recording import verdict
 from servingpool.recording.format import Chunk, Header
+from servingpool_backtest import run
+from servingpool_backtest.result import Backtest, Question
 from servingpool_backtest.summary import Line, said, summary
 from servingpool_simulation.hardware import engine_profile
 from servingpool_simulation.traces import poisson
@@ -36,6 +41,7 @@ from .histories import recorded, write
 
 Command = Callable[..., Result]
 A100 = engine_profile("a100-70b-tp4")
+ASKED = ("--ttft", "2s", "--prometheus", "http://prometheus")
 BASE = ("backtest", "--from", "llama.rec", "--ttft", "2s", "--tpot", "150ms")
 
 
@@ -53,8 +59,29 @@ def calm() -> tuple[Header, list[Chunk]]:
     return header.model_copy(update={"target": "calm"}), chunks
 
 
+KEPT: dict[bytes, Backtest] = {}
+
+
+def replayed_once(header: Header, chunks: Iterable[Chunk], question: Question, *_: object, **__: object) -> Backtest:
+    """What tests that ask for the same find: a replay takes seconds, and they are of what is told of it."""
+    read = list(chunks)
+    key = pickle.dumps((header, len(read), question))
+    if key not in KEPT:
+        KEPT[key] = run.backtest(header, read, question, processes=1)
+    return KEPT[key]
+
+
 @pytest.fixture
-def servingpool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+def servingpool(in_processes: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """The command that replays in this process, and neither a draw nor a question twice."""
+    monkeypatch.setattr(backtesting, "backtest", replayed_once)
+    monkeypatch.setattr(backtesting, "ProcessPoolExecutor", ThreadPoolExecutor)
+    monkeypatch.setattr(run, "TIMES", 1)
+    return in_processes
+
+
+@pytest.fixture
+def in_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     write(tmp_path / "llama.rec", *busy())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "400")
@@ -68,8 +95,8 @@ def servingpool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     return lambda *arguments: CliRunner().invoke(app, arguments)
 
 
-def test_it_writes_one_page_that_needs_nothing_else(servingpool: Command) -> None:
-    result = servingpool(*BASE)
+def test_it_writes_one_page_that_needs_nothing_else(in_processes: Command) -> None:
+    result = in_processes(*BASE)
     assert result.exit_code in {0, 3}, result.output
     assert re.search(r"Auto would have used [\d.]+ GPU-hours where [\d.]+ were used", result.output)
     page = Path("report/backtest.html").read_text()
@@ -187,19 +214,17 @@ def two(servingpool: Command) -> Command:
 
 
 BOTH = (*BASE, "--from", "calm.rec")
-LINES: list[str] = []
 
 
 @pytest.fixture
 def lines(two: Command) -> str:
-    """What a Job's pods print of both. It takes seconds, so one test runs it for all."""
-    if not LINES:
-        LINES.append(two(*BOTH, "-o", "lines").stdout)
-    return LINES[0]
+    """What a Job's pods print of both."""
+    return two(*BOTH, "-o", "lines").stdout
 
 
-def test_several_pools_get_a_page_each_and_a_summary_with_links(two: Command) -> None:
-    result = two(*BOTH, "--report", "out/all.html")
+def test_several_pools_get_a_page_each_and_a_summary_with_links(in_processes: Command) -> None:
+    write(Path("calm.rec"), *calm())
+    result = in_processes(*BOTH, "--report", "out/all.html")
     assert result.exit_code in {0, 3}, result.output
     assert "2 pools: Auto would have used" in result.output
     summary = Path("out/all.html").read_text()
@@ -364,17 +389,7 @@ def test_an_autoscalers_file_that_is_none_is_refused(servingpool: Command, manif
 
 
 def test_as_a_job_each_index_takes_its_share(servingpool: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = (
-        "backtest",
-        "deployment/a",
-        "deployment/b",
-        "-n",
-        "chat",
-        "--ttft",
-        "2s",
-        "--prometheus",
-        "http://prometheus",
-    )
+    given = ("backtest", "deployment/a", "deployment/b", "-n", "chat", *ASKED)
     monkeypatch.setattr("sys.argv", ["servingpool", *given, "--as-job", "tools:1"])
     result = servingpool(*given, "--as-job", "tools:1")
     account, role, binding, job = yaml.safe_load_all(result.stdout)
@@ -396,7 +411,7 @@ def test_an_index_records_and_replays_its_share_alone(servingpool: Command, monk
     monkeypatch.setattr(recording, "attempt", attempt)
     monkeypatch.setenv("JOB_COMPLETION_INDEX", "1")
     names = ("deployment/c", "deployment/a", "deployment/b", "--shards", "2", "-o", "lines")
-    result = servingpool("backtest", *names, "--ttft", "2s", "--prometheus", "http://prometheus")
+    result = servingpool("backtest", *names, *ASKED)
     assert asked == ["b"]
     (line,) = result.stdout.splitlines()
     assert orjson.loads(line)["line"]["failed"] == "Prometheus does not answer"

@@ -6,6 +6,7 @@ import re
 from collections import Counter, deque
 from itertools import accumulate
 
+import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -50,7 +51,7 @@ class Budgeted(RuleBasedStateMachine):
         world.drain = drain
         self.firm: Counter[str] = Counter()
         self.stood = {name: deque([0] * SURE, SURE) for name in pools}
-        self.room, self.hungry = 0, Counter[str]()
+        self.room, self.lacking, self.hungry = 0, 0, Counter[str]()
         world.set_budget(gpus=gpus * GPUS, lending=lending)
         self.tick()
 
@@ -285,15 +286,21 @@ class Budgeted(RuleBasedStateMachine):
             assert self.hungry[name] <= BACK or self.world.condition("SLOMet", name)[0] != "True", name
 
     def check_loans(self) -> None:
-        """What a batch can do without is nobody's lack."""
+        """What a batch can do without is nobody's lack for more than a tick.
+
+        A replica that a person adds counts as needed until it is read: over a full budget another pool gives one back.
+        """
         claims = [(one, grant.share) for one, grant in self.claims() if not one.fixed and one.misses and one.gpus]
+        lacks = []
         for batch, share in claims:
             if self.whose(batch) == "batch" and share > sum(each > 0.0 for each in worth(batch.misses or (), 0)):
-                for one, due in claims:
-                    use = not one.pair and worth((one.misses or ())[: one.wanted + 1], due)
-                    assert not use or use[0] <= 0.0 or one.gpus > batch.gpus, (one, batch)
+                others = [one for one in claims if one[0].gpus <= batch.gpus and not one[0].pair]
+                lacks += [one for one, due in others if any(worth((one.misses or ())[: one.wanted + 1], due))]
+        self.lacking = self.lacking + 1 if lacks else 0
+        assert self.lacking < 2, lacks
 
 
+@pytest.mark.timeout(900)
 def test_no_life_of_pools_breaks_a_promise() -> None:
     """On failure hypothesis prints the steps."""
     run_state_machine_as_test(seed(SEED)(Budgeted), settings=settings(CHOSEN, max_examples=number(0.18)))

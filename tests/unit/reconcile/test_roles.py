@@ -16,7 +16,7 @@ from .kept import kept
 from .role_cluster import DECODE, GATEWAY, PREFILL, RoleCluster
 
 
-def settled(minutes: float = 30.0, spec: dict[str, Any] | None = None, **settings: Any) -> RoleCluster:
+def settled(minutes: float = 20.0, spec: dict[str, Any] | None = None, **settings: Any) -> RoleCluster:
     def begun() -> RoleCluster:
         world = RoleCluster(**settings)
         world.pool(**(spec or {}))
@@ -32,7 +32,7 @@ class TestSizes:
         long_answers.prompt, long_answers.output = 1000.0, 2000.0
         for world in (long_prompts, long_answers):
             world.pool()
-            world.step(minutes=30)
+            world.step(minutes=12)
         assert long_prompts.ordered[0] > long_answers.ordered[0]
         assert long_prompts.ordered[1] < long_answers.ordered[1]
 
@@ -48,8 +48,7 @@ class TestSizes:
         whole = world.status()["lastDecision"]
         assert whole["reason"].startswith("prefill: hold ")
         assert "; decode: hold " in whole["reason"]
-        assert "need" not in whole
-        assert "load" not in whole
+        assert not {"need", "load"} & whole.keys()
         assert world.status()["replicas"] == sum(world.ordered)
         assert world.status()["throughput"]["generationTokensPerSecond"] == pytest.approx(1600.0, rel=0.05)
         assert world.status()["throughput"]["promptTokensPerSecond"] == pytest.approx(24_000.0, rel=0.05)
@@ -58,7 +57,7 @@ class TestSizes:
         """A curl to see whether it runs. One of 150 tokens made a prompt 11 times cheaper on a real vLLM."""
         figures = []
         for tokens in (0, 150):
-            world = settled(20, rate=2.5, prefill=1, spec={"targets": [{**PREFILL, "max": 1}, DECODE]})
+            world = settled(rate=2.5, prefill=1, spec={"targets": [{**PREFILL, "max": 1}, DECODE]})
             engine = world.prefill.engines[0]
             engine.output += tokens
             engine.decode_steps += tokens
@@ -71,7 +70,7 @@ class TestSizes:
         world = settled()
         assert world.condition("SLOMet")[0] == "True"
         world.transfer = 28.0  # as on a real pair whose transport had fallen back to the host's memory
-        world.step(minutes=20)
+        world.step(minutes=14)
         assert world.condition("SLOMet") == ("False", "ObjectiveUnattainable")
         decode = world.side("decode")["lastDecision"]["figures"]
         assert decode["attainmentNow"] < 0.2
@@ -110,7 +109,7 @@ class TestSizes:
         world = RoleCluster(rate=24.0)
         world.prompt, world.output = 500.0, 3000.0
         world.pool(targets=[PREFILL, {**DECODE, "max": 2}], prefillPerDecode={"min": 6})
-        world.step(minutes=25)
+        world.step(minutes=12)
         assert world.side("prefill")["lastDecision"]["limits"][-1]["name"] == "PrefillPerDecode"
         assert world.condition("ScalingLimited") == ("True", "TooManyReplicas")
         assert world.message("ScalingLimited").startswith("decode: ")
@@ -137,7 +136,7 @@ class TestTogether:
         assert f" prefillPerDecode raises them to {max(bound.ordered)} beside " in bound.message("ScalingLimited")
 
     def test_the_largest_change_of_a_step_is_of_each_role(self) -> None:
-        world = settled(minutes=20, rate=4.0, spec={"behavior": {"maxChangePerStep": 1}})
+        world = settled(rate=4.0, spec={"behavior": {"maxChangePerStep": 1}})
         world.rate, changes = 40.0, set()
         for _ in range(40):
             before = world.ordered
@@ -149,13 +148,11 @@ class TestTogether:
     def test_both_sleep_and_both_wake(self) -> None:
         targets = [{**PREFILL, "min": 0}, {**DECODE, "min": 0}]
         world = settled(spec={"targets": targets, "metrics": {"gateway": GATEWAY}})
-        usual = world.ordered
-        assert min(usual) >= 1
-        for _ in range(120):
+        assert min(world.ordered) >= 1
+        while min(world.ordered) > 0:
             world.go(0.0, 0.25)
-            prefill, decode = world.ordered
-            assert (prefill == 0) == (decode == 0), "neither is kept without the other"
-        assert world.ordered == (0, 0)
+        assert world.ordered == (0, 0), "neither is kept without the other"
+        world.step(minutes=1)
         assert world.condition("MetricsAvailable") == ("True", "ScaledToZero")
         world.go(0.2, 0.25)
         assert min(world.ordered) >= 1, "both in one tick"
@@ -177,7 +174,7 @@ class TestTogether:
         world = settled()
         before = world.ordered
         world.hidden |= {engine.name for engine in world.prefill.engines}
-        world.step(minutes=12)
+        world.step(minutes=6)
         assert world.ordered[0] == before[0]
         assert world.ordered[1] >= 1
 
@@ -210,7 +207,7 @@ class TestKept:
         assert world.status()["profile"]
         world.writes.refuse["status"] = Unanswered("504")
         world.pool(targets=after)
-        world.step(minutes=20)
+        world.step(minutes=18)
         del world.writes.refuse["status"]
         if stops:
             asyncio.run(world.loop.stop())
@@ -227,7 +224,7 @@ class TestKept:
 
     @pytest.mark.parametrize("damage", [None, {}, {"decode": 7}, {"decode": "x"}])
     def test_a_damaged_profile_is_discarded(self, damage: Any) -> None:
-        world = settled(minutes=20)
+        world = settled()
         kept = world.status()["profile"]
         kept["roles"] = {"prefill": kept["roles"]["prefill"]} | damage if isinstance(damage, dict) else damage
         world.restart()
@@ -240,12 +237,11 @@ class TestBudget:
         world = RoleCluster(rate=24.0)
         world.pool()
         budget(world, 6 * GPUS)
-        for _ in range(120):
+        for _ in range(60):
             world.step()
             assert held(world) <= 6 * GPUS
-        prefill, decode = world.ordered
-        assert prefill + decode == 6
-        assert decode >= 1
+        assert sum(world.ordered) == 6
+        assert min(world.ordered) >= 1
         assert world.status()["why"] == "GPUBudget", "as the alert ServingPoolHeldBelowNeed promises"
         assert world.condition("ScalingLimited") == ("True", "GPUBudget")
         assert world.message("ScalingLimited").startswith("prefill: ")
@@ -256,12 +252,11 @@ class TestBudget:
         world.serve("rival", rate=40.0)
         world.pool("rival", targets=[{"name": "rival", "min": 1, "max": 20}], priority=9)
         budget(world, 8 * GPUS, floors=[{"namespace": "chat", "pool": "pool", "gpus": 4 * GPUS}])
-        for _ in range(100):
+        for _ in range(50):
             world.step()
             assert held(world) <= 8 * GPUS
-        prefill, decode = world.ordered
-        assert prefill + decode >= 4
-        assert min(prefill, decode) >= 1
+        assert sum(world.ordered) >= 4
+        assert min(world.ordered) >= 1
 
     @pytest.mark.parametrize("apart", [False, True])
     def test_neither_role_wakes_while_there_is_no_room_for_the_other(self, *, apart: bool) -> None:
@@ -288,7 +283,7 @@ class TestBudget:
         world.nodes = {"prefill": {"gpu": "a"}, "decode": {"gpu": "b"}}
         world.pool(prefillPerDecode={"max": 1})
         budget(world, 4 * GPUS, nodeSelector={"gpu": "a"})
-        world.step(minutes=20)
+        world.step(minutes=10)
         assert world.ordered == (4, 4), "one decode replica for each of prefill that there is"
         assert world.side("decode")["lastDecision"]["limits"][-1]["reason"].endswith("4 beside 4 for prefill")
         assert world.condition("ScalingLimited") == ("True", "GPUBudget")
@@ -296,7 +291,7 @@ class TestBudget:
         world.step(minutes=10)
         assert len(world.writes.scales) == orders, "it is not ordered and removed by turns"
         budget(world, 8 * GPUS, generation=2, nodeSelector={"gpu": "a"})
-        world.step(minutes=10)
+        world.step(minutes=3)
         assert world.ordered[0] > 4
         assert world.ordered[1] == world.ordered[0], "both grow once there is room for one of them"
 
@@ -306,9 +301,9 @@ class TestBudget:
         world.pool(prefillPerDecode={"max": 0.5})
         budget(world, 4 * GPUS, "of-prefill", nodeSelector={"gpu": "a"})
         budget(world, 3 * GPUS, "of-decode", nodeSelector={"gpu": "b"})
-        world.step(minutes=20)
+        world.step(minutes=10)
         assert world.ordered == (4, 3), "8 would go with 4 for prefill"
         budget(world, 1 * GPUS, "of-prefill", generation=2, nodeSelector={"gpu": "a"})
         world.output = 2000.0
-        world.step(minutes=20)
+        world.step(minutes=10)
         assert world.ordered == (1, 3), "2 would go with 1 for prefill, and its traffic needs more"
