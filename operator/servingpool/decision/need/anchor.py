@@ -50,11 +50,14 @@ def tried(update: UpdateResult, plan: Plan | Unknown, observation: Observation, 
 def _hopeless(memory: Memory, step: StepTime, demand: Demand, pool: Pool) -> str | None:
     """Why no fleet holds the TTFT bound; None where one may."""
     bound, prefill = pool.slo.time_to_first_token, demand.prompt * step.per_prefill_token
-    judge = Lateness(memory.window, memory.profile.queue_in_ttft.excluded, pool)
-    missed = judge.missed(memory.window.last(pool.params.recent_window), output_tokens=False)
-    if bound is None or prefill <= 1.05 * bound or missed.requests < LEAST_USUAL or missed.share <= 0.5:
+    if bound is None or len(pool.targets) > 1:  # another may be faster
         return None
-    if len(pool.targets) > 1:  # another may be faster
+    judge = Lateness(memory.window, memory.profile.queue_in_ttft.excluded, pool)
+    recent, (lower, upper) = memory.window.last(pool.params.mean_window), memory.window.buckets.ttft
+    missed, load = judge.missed(recent, output_tokens=False), memory.window.per_replica(step.work(*recent.mean_demand))
+    if upper < STEP * bound and load < 0.5:  # steps tell little of a prompt that is computed while nobody decodes
+        prefill = max(prefill, recent.mean_from(lower))
+    if prefill <= 1.05 * bound or missed.requests < LEAST_USUAL or missed.share <= 0.5:
         return None
     said = f"a prompt of {demand.prompt:,.0f} tokens takes {prefill:.3g} s to prefill on an idle replica"
     return f"{said}, and the bound is {bound:g} s: no number of replicas helps"
@@ -88,7 +91,7 @@ def _judged(
         pause = min(pool.params.evidence_memory, max(3.0 * lasts, 2.0 * trial.pause))
         return trial._replace(replicas=step.before, step=step._replace(then=late), pause=pause, until=now + pause)
     before = max(most, observation.serving)  # min, or another role, may keep more
-    if late <= plan.allowed or plan.need <= before or now < trial.until:
+    if late <= plan.allowed or plan.need <= before or now < trial.until or trial.hopeless is not None:
         return trial
     more = min(plan.need, pool.whole(max(STEP * before, before + 1.0)))
     return trial._replace(replicas=more, step=Step(before, more, late, work), ready_at=None)

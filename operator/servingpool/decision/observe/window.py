@@ -155,13 +155,12 @@ class SampleWindow:
         gateway = since.known(Column.GATEWAY)
         held = float(gateway[-1] - gateway[0]) / seconds if seconds > 0.0 and len(gateway) > 1 else 0.0
         prompt, steps = self.lengths(interval, params)
-        waiting = window.rows[-1, Column.WAITING]
         return Demand(
             arrivals=max(0.0, served + queued + held + rejected),
             prompt=prompt,
             steps=steps,
             work_per_request=step.work(prompt, steps),
-            queued=0.0 if np.isnan(waiting) else float(waiting),
+            queued=float(np.nan_to_num(window.rows[-1, Column.WAITING])),
         )
 
     def served(self, demand: Demand, interval: float, params: Params) -> Rates:
@@ -246,9 +245,7 @@ class Slice:
     @property
     def misses(self) -> Misses:
         """Requests and late requests, as judged tick by tick."""
-        verdicts = self.rows[:, [Column.JUDGED, Column.LATE]]
-        verdicts[np.isnan(verdicts)] = 0.0
-        return Misses(*verdicts.sum(axis=0).tolist())
+        return Misses(*np.nansum(self.rows[:, [Column.JUDGED, Column.LATE]], axis=0).tolist())
 
     def highest(self, column: int) -> float | None:
         """Largest known value of a column."""
