@@ -288,7 +288,7 @@ class OperatorProcess:
             directory / f"{name}.log",
             ready=lambda: all(probe() for probe in answers),
             environment={**os.environ, "PYTHONUNBUFFERED": "1"},
-            stop_timeout_seconds=15.0,
+            stop_timeout_seconds=30.0,
         )
         self._unwell_since = math.inf
         """By the monotonic clock."""
