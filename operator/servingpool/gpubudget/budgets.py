@@ -142,11 +142,14 @@ class Budgets:
 
     def _note_wanted(self, plan: PoolPlan) -> list[str]:
         """Keep what a pool wants. The budgets that select it."""
-        raw = self._cache.pools.get(plan.meta.key)
-        found = () if raw is None else self.membership.candidates(plan.meta.key, raw)
-        if found:
+        if found := self.selecting(plan.meta.key):
             self._wanted[plan.meta.key] = tuple(wanted_by(stage, plan.permission) for stage in plan.stages)
-        return [one.metadata.name for one in found]
+        return found
+
+    def selecting(self, key: Key) -> list[str]:
+        """Names of the budgets that select a pool."""
+        raw = self._cache.pools.get(key)
+        return [] if raw is None else [one.metadata.name for one in self.membership.candidates(key, raw)]
 
     def room(self, key: Key, alike: Sequence[Sequence[SeenTarget]]) -> dict[str, int]:
         """Most replicas of each target in a budget, by name; none of a target that no other target could replace.

@@ -351,8 +351,9 @@ class Reconciler:
         state.targets_seen(seen.targets, self._orders, ready, now, scales=scales)
         seen = replace(seen, ours=state.history.ours(state.targets.values()))
         room = self._budgets.budgets.room(pool.key, [stage.targets for stage in seen.stages])
+        shared, memories = bool(self._budgets.budgets.selecting(pool.key)), state.kept.memories
         return state, plan_pool(
-            seen, state.drift, state.kept.memories, self._prices, backfilled=state.backfilled, room=room
+            seen, state.drift, memories, self._prices, backfilled=state.backfilled, room=room, shared=shared
         )
 
     def _there(self, pool: ServingPool) -> bool:

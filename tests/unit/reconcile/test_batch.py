@@ -126,6 +126,12 @@ def test_work_waits_for_the_cheap_hours_in_which_it_can_still_be_done_and_is_don
         world.step()
     assert world.now - came < 5700.0, "before 23:45"
     assert [after for _, _, after in world.writes.scales[before : before + 3]] == [1, 0, 3]
+    world = asleep()
+    world.pool(slo=None, batch=BATCH, targets=[{"name": "vllm", "min": 0, "max": 8}], schedules=[cheap])
+    budget(world, 32)
+    world.left = 70_000.0
+    world.step(minutes=8)
+    assert world.replicas == 2, "in a GPUBudget other pools may have its GPUs then"
 
 
 def short_of_replicas() -> Night:

@@ -160,13 +160,17 @@ def plan_pool(
     *,
     backfilled: bool,
     room: Mapping[str, int] = NO_LIMITS,
+    shared: bool = False,
 ) -> PoolPlan:
     """Decide for a pool. A pool that is not backfilled learns nothing yet: its history would be older.
 
     `drift` tells who else sets the targets' replicas; None where nobody does. `memories`: by role. `room`: replicas to
-    which targets may grow now, by name, where a GPU budget bounds them and others may be ordered instead.
+    which targets may grow now, by name, where a GPU budget bounds them and others may be ordered instead. `shared`: a
+    GPU budget selects the pool, so work waits for no cheaper hours: other pools may have its GPUs then.
     """
     asked = [Stage(one.observation, asked_of(one, seen.at, room), memories[one.role]) for one in seen.stages]
+    if shared and (batch := asked[0].pool.batch):
+        asked = [replace(one, pool=replace(one.pool, batch=replace(batch, tariffs=()))) for one in asked]
     without_node = sum(unschedulable(one.observation, one.pool, one.memory) for one in asked)
     permission = in_mode(seen.pool.spec.mode, check(seen, without_node, drift))
     gateway = "" if seen.gateway is None else seen.gateway[0].text
