@@ -74,8 +74,8 @@ def test_partial_metrics_stop_a_scale_down_and_say_so():
 
 
 def test_nothing_is_removed_while_calibrating_even_where_fewer_would_do():
-    world = World(replicas=6, pool=replace(POOL, params=Params(calibration=7200.0)))
-    outcomes = world.run(1.0, 115)
+    world = World(replicas=6, pool=replace(POOL, params=Params(calibration=1800.0)))
+    outcomes = world.run(1.0, 28)
     assert all(outcome.decision.replicas == 6 for outcome in outcomes)
     assert LimitName.CALIBRATING in applied(outcomes[-1])
     assert outcomes[-1].decision.calibrating
@@ -300,12 +300,12 @@ def test_holds_its_size_when_a_burst_ends_before_a_replica_could_load():
     world = World(replicas=3, pool=replace(POOL, max_replicas=30))
     world.run(10.0, 20)
     sizes = []
-    for _ in range(24):  # four hours of bursts of 45 s, each ten minutes; a cold start takes 100 s
+    for _ in range(14):  # bursts of 45 s, each ten minutes; a cold start takes 100 s
         during, after = world.run(40.0, 0.75), world.run(10.0, 9.25)
         sizes.append({outcome.decision.replicas for outcome in during + after})
     # What a replica could not be loaded for in time is no reason to order one: once that is learned, nothing moves.
-    assert all(len(size) == 1 for size in sizes[16:])
-    assert len(set.union(*sizes[16:])) == 1
+    assert all(len(size) == 1 for size in sizes[8:])
+    assert len(set.union(*sizes[8:])) == 1
 
 
 def test_keeps_the_initial_fleet_until_enough_was_observed():
@@ -403,18 +403,18 @@ def test_unequal_replicas_do_not_bend_the_step_time():
 
 def test_traffic_that_stops_for_half_an_hour_and_returns_does_not_double_the_fleet():
     random, world = np.random.default_rng(1), World(replicas=4, pool=replace(POOL, max_replicas=40))
-    before = mean_fleet(world, random, 120, spread=0.15)
+    before = mean_fleet(world, random, 60, spread=0.15)
     world.run(0.0, 30)
     assert world.requested <= 3
     # It was 2.8 times: the queue of the return was taken for a slow engine.
-    assert mean_fleet(world, random, 90, spread=0.15) < 1.75 * before
+    assert mean_fleet(world, random, 60, spread=0.15) < 1.75 * before
 
 
 def test_a_penalty_is_kept_for_about_two_minutes_and_pools_go_out_of_step():
     kept = []
     for load in (10.0, 11.0):
         world = World(replicas=3)
-        world.run(load, 100)
+        world.run(load, 40)
         profile = world.memory.profile
         day_old = replace(profile, forecast=replace(profile.forecast, seen=86400.0))
         world.memory = replace(world.memory, profile=day_old, penalty=None)

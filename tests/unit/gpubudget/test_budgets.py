@@ -65,10 +65,10 @@ def verdict(world: FakeCluster, type_: str, name: str = "h100") -> tuple[str, st
 def test_the_pool_of_high_priority_grows_and_the_other_gives_way_first(resource: str) -> None:
     world = two(gpus=16)
     world.device = resource
-    run(world, 30, 16)
+    run(world, 10, 16)
     world.services["high"].rate = 60.0
     world.services["low"].rate = 30.0
-    run(world, 30, 16)
+    run(world, 10, 16)
     assert len(world.services["high"].engines) == 3
     assert len(world.services["low"].engines) == 1, "its min"
     assert world.condition("ScalingLimited", "low") == ("True", "GPUBudget")
@@ -82,7 +82,7 @@ def test_a_pool_whose_gpus_are_unknown_orders_nothing_and_counts_as_the_largest(
     world = two(gpus=24, high=30.0, low=30.0)
     world.claims["low"] = [{"name": "gpu", "resourceClaimName": "shared"}]
     world.show("low")
-    run(world, 20, 24)
+    run(world, 8, 24)
     assert {key[1] for key, _, _ in world.writes.scales} == {"high"}
     assert len(world.services["high"].engines) == 4, "two replicas of low count four GPUs each"
     assert verdict(world, "Counted")[:2] == ("False", "NotCounted")
@@ -127,14 +127,14 @@ def test_a_trial_of_a_production_fleet_takes_nothing_from_the_budget_of_the_tria
     label(world, "dev", tier="dev")
     budget(world, 16, "prod", poolSelector={"matchLabels": {"tier": "prod"}}, created=-10.0 * prod_is_older)
     budget(world, 8, "dev", poolSelector={"matchLabels": {"tier": "dev"}}, created=-5.0)
-    run(world, 10, 16)
+    run(world, 5, 16)
     assert (status(world, "prod")["held"], status(world, "dev")["held"]) == (8, 4)
     assert verdict(world, "Sufficient", "dev")[:2] == ("True", "EnoughGPUs")
     assert verdict(world, "Exclusive", "prod")[0] == "True"
     assert verdict(world, "Exclusive", "dev")[:2] == ("False", "CountedElsewhere")
     assert f"Targets of chat/{trial} count in GPUBudget prod" in verdict(world, "Exclusive", "dev")[2]
     world.services["small"].rate = 30.0
-    run(world, 20, 16)
+    run(world, 10, 16)
     assert (status(world, "prod")["held"], status(world, "dev")["held"]) == (8, 8), "dev has its 8 GPUs"
     world.delete("prod")
     run(world, 1, 16)
@@ -172,9 +172,9 @@ def test_a_budget_that_is_lowered_scales_down_below_min() -> None:
     world.pool(
         "low", target="low", priority=1, metrics={"backend": "other"}, targets=[{"name": "low", "min": 2, "max": 9}]
     )
-    run(world, 20, 16)
+    run(world, 8, 16)
     budget(world, 8, generation=2)
-    run(world, 20, 16)
+    run(world, 8, 16)
     assert held(world) == 8
     assert "GPUBudget h100 allows" in world.message("ScalingLimited", "low")
 
@@ -201,7 +201,7 @@ def test_a_pool_that_its_budget_left_nothing_comes_back_by_itself_also_under_a_n
 def unanswered() -> FakeCluster:
     """A pool wants more, and what was ordered for it has no answer."""
     world = two(gpus=20)
-    run(world, 30, 20)
+    run(world, 8, 20)
     world.writes.refuse["scale"] = Unanswered("no answer")
     world.services["high"].rate = 60.0
     run(world, 2, 20)
@@ -212,14 +212,14 @@ def test_an_order_without_an_answer_holds_its_gpus_as_if_it_were_carried_out() -
     world = unanswered()
     assert (held(world), status(world)["held"]) == (16, 20)
     del world.writes.refuse["scale"]
-    run(world, 20, 20)
+    run(world, 5, 20)
     assert held(world) == 20
 
 
 def test_two_rounds_that_write_at_once_do_not_order_the_same_gpu() -> None:
     """Each was decided while it was free; the check before the write tells."""
     world = two(gpus=20)
-    run(world, 30, 20)
+    run(world, 8, 20)
     loop, low = world.loop, world.cache.workload(TargetKey("chat", "low"))
     assert low is not None
     world.services["high"].rate = 60.0
@@ -237,11 +237,11 @@ def test_two_rounds_that_write_at_once_do_not_order_the_same_gpu() -> None:
 
 def test_gated_pods_are_ordered_and_hold_their_share() -> None:
     world = two(gpus=16)
-    run(world, 20, 16)
+    run(world, 8, 16)
     world.gated.add("high")
     world.services["high"].unschedulable = True  # they never become ready
     world.services["high"].rate = 60.0
-    run(world, 20, 16)
+    run(world, 8, 16)
     assert status(world)["held"] == 16
     assert world.condition("Ready", "high") == ("True", "SchedulingGated")
     assert "hold their GPUs" in world.message("Ready", "high")
@@ -249,7 +249,7 @@ def test_gated_pods_are_ordered_and_hold_their_share() -> None:
 
 def test_metrics_tell_what_each_pool_of_a_budget_holds_gets_and_wants() -> None:
     world = two(gpus=16)
-    run(world, 20, 16)
+    run(world, 8, 16)
     registry = CollectorRegistry()
     registry.register(PoolCollector(lambda: world.loop.snapshot, dict, dict, lambda: world.loop.shared))
     found = {

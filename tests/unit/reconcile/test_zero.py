@@ -63,7 +63,7 @@ class Behind(FakeCluster):
         return service.replicas
 
     def to_zero(self) -> None:
-        self.go(20.0, 25)
+        self.go(20.0, 12)
         self.go(0.0, 16)
         assert self.replicas == 0
 
@@ -143,15 +143,15 @@ def test_a_pool_that_never_goes_to_zero_has_no_such_condition_any_more() -> None
     world.pool(metrics={"gateway": GATEWAY}, targets=[{"name": "vllm", "min": 1, "max": 8}])
     world.step()
     assert "ZeroReady" not in {one["type"] for one in world.status()["conditions"]}
-    world.go(0.0, 30)
+    world.go(0.0, 20)
     assert world.replicas == 1
 
 
 def test_a_gateway_inside_the_pools_own_pods_is_no_source_of_demand() -> None:
     world = Behind({"name": "vllm-router", "workload": "vllm"})
     world.inside = True
-    world.go(20.0, 30)
-    world.go(0.0, 30)
+    world.go(20.0, 12)
+    world.go(0.0, 20)
     assert world.replicas >= 1
     assert world.condition("ZeroReady") == ("Unknown", "DemandNotShown")
     assert "is a replica of the pool, and goes with it" in world.message("ZeroReady")
@@ -191,7 +191,7 @@ def test_a_picker_that_deletes_the_queue_of_an_idle_flow_holds_nothing(*, alive:
     world.go(0.2, 0.25)
     assert world.replicas > 0
     assert "requests that arrived at the gateway at 0 replicas" in world.status()["history"][0]["why"]
-    world.go(0.0, 25)
+    world.go(0.0, 17)
     assert world.replicas == 0
     world.counts, world.alive = {}, False
     world.go(0.0, 10)
@@ -201,15 +201,15 @@ def test_a_picker_that_deletes_the_queue_of_an_idle_flow_holds_nothing(*, alive:
 def test_a_picker_that_never_had_a_queue_is_not_trusted_to_hold_a_request() -> None:
     """Without flow control it refuses at once, and shows nothing."""
     world = Picker(queues=False)
-    world.go(20.0, 25)
-    world.go(0.0, 30)
+    world.go(20.0, 12)
+    world.go(0.0, 25)
     assert (world.replicas, world.condition("ZeroReady")) == (1, ("Unknown", "DemandNotShown"))
 
 
 def test_a_gateway_that_is_not_known_to_show_anything_at_zero_keeps_one_replica() -> None:
     world = Behind({"name": "envoy-ai-gateway"})
-    world.go(6.0, 20)
-    world.go(0.0, 30)
+    world.go(6.0, 12)
+    world.go(0.0, 20)
     assert world.replicas == 1
     assert "is not known to show requests while there is no replica" in world.message("ZeroReady")
 
@@ -230,10 +230,10 @@ def test_a_gateway_that_restarts_at_zero_neither_wakes_the_fleet_nor_hides_the_n
 def test_one_of_two_gateways_whose_scrape_fails_keeps_a_replica_and_brings_one_back() -> None:
     world = Behind()
     world.counts[OTHER] = [0.0, 0.0]
-    world.go(20.0, 30)
+    world.go(20.0, 12)
     world.unscraped = {OTHER}
     world.prometheus.why = Missing("The scrape fails (up is 0): check path, port and credentials", Cause.SCRAPE_FAILED)
-    world.go(0.0, 30)
+    world.go(0.0, 25)
     assert world.replicas == 1
     said = "gateway pod router-7c9f-ccccc: The scrape fails (up is 0): check path, port and credentials."
     assert said in world.message("ZeroReady")
@@ -249,7 +249,7 @@ def test_one_of_two_gateways_whose_scrape_fails_keeps_a_replica_and_brings_one_b
 def test_a_gateway_that_was_removed_is_missed_by_nobody() -> None:
     world = Behind()
     world.counts[OTHER] = [0.0, 0.0]
-    world.go(20.0, 30)
+    world.go(20.0, 12)
     del world.counts[OTHER]
     world.go(0.0, 16)
     assert world.replicas == 0
@@ -265,11 +265,11 @@ def test_where_the_series_vanish_at_zero_one_replica_stays_and_a_restart_does_no
     world.go(0.0, 5)
     assert world.replicas == 1
     world.counts = counts
-    world.go(0.0, 30)
+    world.go(0.0, 20)
     assert world.condition("ZeroReady") == ("False", "DemandVanished")
     assert "vanished (2023-11-1" in world.message("ZeroReady")
     world.restart()
-    world.go(0.0, 30)
+    world.go(0.0, 20)
     assert world.condition("ZeroReady") == ("False", "DemandVanished")
     assert world.replicas == 1
     ups = [change for change in world.status()["history"] if change["to"] == 1 and change["from"] == 0]
