@@ -33,7 +33,8 @@ from .world import plain, restored
 HALF = EXAMPLES // 2
 GREATEST_PENALTY = DEFAULT.greatest_penalty / 0.001
 """Of the tightest SLO, which allows one miss in a thousand."""
-UNKNOWN_AS_NAN, WITHOUT_AN_END = ("rows", "figures", "running"), ("buckets", "batch", "bounds", "previous")
+UNKNOWN_AS_NAN = ("rows", "figures", "running")
+WITHOUT_AN_END = ("buckets", "batch", "bounds", "previous", "most_prompts")
 """Fields of a memory that may hold NaN, and those that may hold infinity."""
 
 

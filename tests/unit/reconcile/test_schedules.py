@@ -107,9 +107,8 @@ def test_prices_up_to_the_last_deadline_are_the_highest_in_force_each_with_its_m
     assert pool is not None
     found = core_pool(pool, in_charge=True, during=(world.now, world.now + 60.0)).batch
     assert found is not None
-    hour = 3600.0
-    assert [((one.begin - unix("2026-11-24T19:00+00:00")) / hour, *one[1:]) for one in found.tariffs] == [
-        (15.0 / hour, 1.0, 10),
+    assert [((one.begin - unix("2026-11-24T19:00+00:00")) / 3600.0, *one[1:]) for one in found.tariffs] == [
+        (15.0 / 3600.0, 1.0, 10),
         (1.0, 0.5, 4),
         (3.0, 2.0, 4),
         (3.5, 2.0, 12),
