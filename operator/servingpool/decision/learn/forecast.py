@@ -169,7 +169,7 @@ class WorkForecast:
         moments = len(observed)
         errors = self.params.prior_error * PRIOR_SHAPE
         beliefs = np.full(len(errors) + 1, self.mean)
-        level, usual = np.append(level, beliefs), np.append(usual, beliefs)
+        level, usual = np.concatenate((level, beliefs)), np.concatenate((usual, beliefs))
         initial = [self._initial(capacity)]
         observed = np.concatenate((observed, np.maximum(0.0, self.mean * (1.0 + errors)), initial))
         if observed.sum() <= 0.0:
@@ -209,7 +209,9 @@ class WorkForecast:
         then, usual, observed = self.pairs.T
         # Errors are added as they were, not scaled by the level: those of levels like this one count most and fit as
         # they are. Those of the past lead no further than `beyond` the highest demand; prior errors have no bound.
-        errors = np.append(observed - self.rule.at(then, usual), self.params.prior_error * PRIOR_SHAPE * self.mean)
+        errors = np.concatenate(
+            (observed - self.rule.at(then, usual), self.params.prior_error * PRIOR_SHAPE * self.mean)
+        )
         samples = np.empty((len(expected), len(errors) + 1))
         may_come = samples[:, :-1]
         np.add.outer(expected, errors, out=may_come)

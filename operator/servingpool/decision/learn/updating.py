@@ -173,7 +173,7 @@ def with_fresh_samples(observation: Observation, memory: Memory, now: float) -> 
     if lag - least > max(MINUTE, 2.0 * memory.interval):
         said = Unknown(f"Prometheus shows no sample newer than {clock(newest)}, which is {lag:.0f} s ago by our clock")
         observation = replace(observation, metrics=said)
-    return observation, replace(memory, lag=least)
+    return observation, memory if least == memory.lag else replace(memory, lag=least)
 
 
 def _kinds(tick: _Tick, delta: CounterDelta, memory: Memory) -> Kinds:

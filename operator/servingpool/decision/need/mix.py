@@ -126,4 +126,4 @@ class Frontier:
         some = capacities > 0.0
         if not some.any():
             return np.ones(1), np.ones(1)  # there is nothing to choose
-        return capacities[some], prices[some] / min(offer.unit_price for offer in self.offers)
+        return capacities[some], prices[some] / min([offer.unit_price for offer in self.offers])

@@ -199,20 +199,23 @@ class Slice:
     rows: Array
 
     @cached_property
-    def _sums(self) -> list[float]:
-        """Of each column, at once: a decision asks for forty."""
+    def total(self) -> Callable[[int], float]:
+        """Gives the sum of one figure over these ticks, counted on the replicas that were seen.
+
+        All are summed at once: a decision asks for forty.
+        """
         sums: list[float] = self.rows.sum(axis=0).tolist()
-        return sums
+        return sums.__getitem__
 
     @property
     def seconds(self) -> float:
         """Their length."""
-        return self._sums[Column.SPAN]
+        return self.total(Column.SPAN)
 
     @property
     def covered(self) -> float:
         """Replica-seconds whose counters were seen."""
-        return self._sums[Column.COVERED]
+        return self.total(Column.COVERED)
 
     @cached_property
     def ready(self) -> float:
@@ -223,10 +226,6 @@ class Slice:
         seen = self.rows[self.rows[:, Column.COVERED] > 0.0]
         seconds = float(seen[:, Column.SPAN].sum())
         return float((seen[:, Column.READY] * seen[:, Column.SPAN]).sum()) / seconds if seconds else 0.0
-
-    def total(self, figure: int) -> float:
-        """The sum of one figure over these ticks, counted on the replicas that were seen."""
-        return self._sums[figure]
 
     @property
     def computed_prompts(self) -> float:
