@@ -55,9 +55,8 @@ def test_scales_up_when_load_grows_and_says_so_once(cluster: Cluster, operator: 
 
     wait_until(told, PATIENCE, "an event for each change")
     assert all(event["count"] == 1 for event in cluster.events("chat", "SuccessfulRescale"))
-    status = cluster.status("chat")
-    assert status["lastScaleTime"]
-    assert status["lastDecision"]["need"] > 0
+    assert cluster.status("chat")["lastScaleTime"]
+    wait_until(lambda: cluster.status("chat")["lastDecision"].get("need", 0.0) > 0.0, PATIENCE, "the need is known")
     wait_until(lambda: "profile" in cluster.status("chat"), PATIENCE, "what was learned is kept")
     assert cluster.status("chat")["profile"]["kinds"][0]["fit"]["windows"] > 0
 
