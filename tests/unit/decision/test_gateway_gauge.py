@@ -52,6 +52,21 @@ def test_a_gateway_that_holds_all_requests_while_engines_are_idle_takes_no_fleet
     assert found.figures.attainment_now == 0.0
 
 
+def test_a_gateway_that_jams_at_its_cap_while_batches_vary_keeps_the_fleet_and_is_named() -> None:
+    world = Queued(replicas=4)
+    for tick in range(200):
+        jammed = tick - 120
+        if jammed == 0:
+            standing = world.requested
+        world.queue = 100.0 + tick % 2 if jammed >= 0 else 0.0
+        for engine in world.engines:
+            engine.running = max(0.0, 20.0 - 8.0 * jammed) if jammed > 0 else 20.0 + 10.0 * (tick % 2)
+        found = world.tick(20.0 if jammed < 0 else 0.0).decision
+    assert found.replicas >= standing
+    assert "requests, and the Ready replicas have had no work since" in found.reason
+    assert found.figures.attainment_now == 0.0, "of those that wait in it"
+
+
 def test_a_queue_of_the_same_length_is_believed_while_batches_do_not_vary() -> None:
     world = Queued(replicas=3, queue=40.0, obey=False)
     found = world.run(6.0, 30)[-1].decision

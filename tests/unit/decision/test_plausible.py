@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from servingpool.decision.decide import Outcome, decide
 from servingpool.decision.observation import Observation, ReplicaMetrics, Unknown
 
-from .world import POOL, World
+from .world import POOL, Batched, Engine, World
 
 RATE = 4.0
 FIGURES = (
@@ -194,3 +194,24 @@ def test_an_answer_that_is_always_the_same_is_told_within_five_scrapes() -> None
         world.now += 15.0
         found = decide(seen, world.pool, found.memory, world.now)
     assert "the need is unknown (Prometheus shows no sample newer than" in found.decision.reason
+
+
+class AtOnce(World):
+    def _engine(self, ready_at: float) -> Engine:
+        engine = super()._engine(ready_at)
+        return Batched(engine.name, engine.ready_at, running=0.0)
+
+
+def test_prompts_that_are_counted_at_the_end_of_long_requests_leave_no_replica_out_of_a_quiet_night() -> None:
+    world = AtOnce(replicas=2)
+    world.run(2.0, 30, prompt=500.0)
+    for engine in world.engines:  # five requests of 40,000 tokens begin at each, and a few of the usual after them
+        engine.requests += 5.0
+        engine.first_token_seconds += 2.5
+    world.tick(2.0, prompt=500.0)
+    world.tick(0.0)
+    for engine in world.engines:
+        engine.prompt += 200_000.0
+    night = world.run(0.0, 40)
+    assert all(one.memory.last.coverage == 1.0 for one in night)
+    assert night[-1].decision.replicas == 1

@@ -78,7 +78,7 @@ class Standing(NamedTuple):
 
 
 def elsewhere(fleet: Standing, lefts: list[float], now: float) -> tuple[list[list[float]], Tariff | None]:
-    """Hours of another price before each time left, and the first cheaper ones, with the ratio to the price of now.
+    """Hours of another price before each time left, and the cheapest ones, with the ratio to the price of now.
 
     A row has the replica-seconds that cheaper hours take, the seconds that are cheaper, and those that are dearer.
     Hours that save less than `WORTH` cold starts cost count as those of now.
@@ -95,7 +95,7 @@ def elsewhere(fleet: Standing, lefts: list[float], now: float) -> tuple[list[lis
     inside = np.clip(np.array(lefts)[:, None] - begins, 0.0, lengths)
     serves = SHARE * np.minimum(most, fleet.most) * np.maximum(inside - fleet.start, 0.0)
     rows = np.stack([serves @ cheaper, inside @ cheaper, inside @ dearer], axis=1).tolist()
-    first = int(cheaper.argmax())
+    first = int(np.where(cheaper, prices, math.inf).argmin())
     return rows, Tariff(now + float(begins[first]), float(prices[first])) if cheaper.any() else None
 
 
@@ -111,7 +111,7 @@ def needed(ledger: Ledger, running: float, flow: float, fleet: Standing, hold: f
     work, amount, add, least = 0.5 * running * cost, 0.0, 0.0, 0.0
     at_risk, room, short = None, fleet.most - fleet.all, list[tuple[float, float, Due, float]]()
     apart, cheap = elsewhere(fleet, [at - now for at, _ in ledger.dues], now)
-    rest = 0.0 if ledger.dues else work
+    rest = work
 
     def adds(need: float, time: float) -> float:
         missing = need - fleet.serves(time)
@@ -134,7 +134,7 @@ def needed(ledger: Ledger, running: float, flow: float, fleet: Standing, hold: f
                 parts.append((min(whole - taken, full), same))
             for need, time in parts:
                 missing, wanted, later = need - fleet.serves(time), adds(need, time), time - 2.0 * start
-                least = max(least, fleet.all - max(0.0, -missing / time))
+                least = max(least, fleet.all - max(0.0, -missing / max(time, start)))
                 then = math.ceil(missing / later - EPSILON) if later > 0.0 else math.inf
                 urgent = missing >= WORTH * start * wanted or then > min(wanted, room)
                 add = max(add, wanted if urgent else min(wanted, int(ledger.had - fleet.all)))
@@ -146,13 +146,10 @@ def needed(ledger: Ledger, running: float, flow: float, fleet: Standing, hold: f
     lasts = max(math.floor(rest / (SHORT * start) + flow), float(now - ledger.busy_at < hold))
     replicas = fleet.all + add if add > 0 else min(fleet.all, max(math.ceil(least - EPSILON), lasts))
     lag = fleet.all * start - fleet.serves(start) + add * start
-    missing, left, decides, of_due = max(short, key=itemgetter(0), default=(0.0, 0.0, None, 0.0))
+    _, _, decides, of_due = max(short, key=itemgetter(0), default=(0.0, 0.0, None, 0.0))
     finishes = now + (of_due + lag) / replicas if replicas > 0.0 and decides is not None else None
-    if cheap and decides and decides.at - cheap.begin > start and of_due > replicas * (cheap.begin - now):
-        most = math.ceil((missing + fleet.serves(left)) / (decides.at - cheap.begin - start))
-        finishes = cheap.begin + start + of_due / most
-    else:
-        cheap = None
+    waits = cheap and decides and decides.at - cheap.begin > start and of_due > replicas * (cheap.begin - now)
+    cheap, finishes = (cheap, None) if waits else (None, finishes)
     # One that is asked for a cold start later serves another one later. One that serves takes longer to be worth giving
     # away: so near its end no work is interrupted.
     more, away = min(replicas, fleet.most) - fleet.all, SHORT * start
@@ -231,12 +228,11 @@ def _said(found: Wanted, ledger: Ledger, waiting: Reading, running: float, batch
     said += f"{due.amount:,.0f} {unit} due by {clock(due.at)}"
     if ledger.cost is None:
         return f"{said}: what they cost is not known yet, so 1 replica shows it"
-    if (cheap := found.waits_for) is not None and found.finishes_at is not None:
-        said += f" wait until {clock(cheap.begin)}, when a replica costs {cheap.price:.0%} of what it costs now, and"
-        said += f" finish at {clock(found.finishes_at)}"
-        return f"{said}; {shown(found.replicas)} do now what has no room then" if found.replicas > 0.0 else said
+    fleet = "1 replica" if found.replicas == 1.0 else f"{shown(found.replicas)} replicas"
+    if (cheap := found.waits_for) is not None:
+        said += f" wait until {clock(cheap.begin)}, when a replica costs {cheap.price:.0%} of what it costs now"
+        return f"{said}; what has no room then is done now, with {fleet}" if found.replicas > 0.0 else said
     if found.finishes_at is None:
         return f"{said} wait for more work until {clock(min(found.waits_until, due.at))}, which saves a cold start"
-    fleet = "1 replica" if found.replicas == 1.0 else f"{shown(found.replicas)} replicas"
     said += f" finish at {clock(found.finishes_at)} with {fleet} at {found.replicas / ledger.cost:,.2f} {unit}/s"
     return said if found.waits_until == math.inf else f"{said}; others are added by {clock(found.waits_until)}"

@@ -256,10 +256,12 @@ def _table(
     held = np.fmax(gauges, 0.0).sum(axis=1)
     moved = (figures[:, PROGRESS] != was[:, PROGRESS]).any(axis=1) | (held <= 0.0) | ~recent
     moved_at = np.where(moved, at, [one.moved_at for one in before]).tolist()
-    # Some engines count a prompt when its request ends.
-    further = OFTEN * (held + SLACK) * (known.each[Column.PROMPTS] if known.each else math.inf)
-    began, most = begun != was[:, Column.BEGUN], [one.most_prompts for one in before]
-    most_prompts = np.where(began, figures[:, Column.PROMPTS] + further, most).tolist()
+    # Some engines count a prompt when its request ends, others before its first token.
+    usual = OFTEN * (known.each[Column.PROMPTS] if known.each else MOST_BATCH * LONGEST_PROMPT)
+    most, held_before = np.array([(one.most_prompts, one.held) for one in before]).reshape(-1, 2).T
+    since = most + usual * np.fmax(held - held_before, 0.0)
+    anew = figures[:, Column.PROMPTS] + usual * (held + SLACK)
+    most_prompts = np.where(begun != was[:, Column.BEGUN], anew, since).tolist()
     gone, reset_of = (restarted & recent).tolist(), reset.tolist()
     now = []
     rows = zip(metrics, before, buckets, figures.tolist(), gauges.tolist(), strict=True)
@@ -295,7 +297,8 @@ def _compared(
     sources = np.array([(new.sources, old.sources) for new, old in zip(table.now, before, strict=True)]).reshape(-1, 2)
     partial = (sources[:, 0] < sources[:, 1]) & (seconds <= [ready[one.replica].age for one in table.metrics])
     # With a count of requests that stood for an hour 5% of them were lost, and 3 replicas ended as 11.
-    stands = table.figures[:, Column.PROMPTS] > [one.most_prompts for one in table.now]
+    most = [one.most_prompts if one.held > 0.0 else math.inf for one in table.now]
+    stands = table.figures[:, Column.PROMPTS] > most
     out = partial | stands | (recent & (table.fell | lost.any(axis=1)))
     samples: dict[str, Sample] = {}
     for place in out.nonzero()[0].tolist():

@@ -5,7 +5,7 @@ One that stands beside Ready replicas without any work for a minute orders one r
 gets no work either, others would not. Its requests wait all the same, so they are late, and nothing is removed.
 One that is far longer than what can have come is not known until it moves on, as with any queue (`confirm`). One that
 stays as long as it is while others begin, and the engines have room, is parked: 30 requests that a gauge showed for an
-hour took 3 replicas to 13.
+hour took 3 replicas to 13. Two minutes after they last had room it counts again.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ class GatewayGauge(NamedTuple):
     """Unix time in seconds of the scrape at which something came, was served, or changed last."""
     served_at: float
     """Unix time in seconds of the last scrape before which a Ready replica had work, or may have, or nothing waited."""
+    room_at: float = -math.inf
+    """Unix time in seconds of the last scrape at which requests began at engines with room."""
 
     def stands_still(self, after: float) -> bool:
         """Whether nothing has moved for `after` seconds while requests are shown."""
@@ -70,22 +72,27 @@ def with_believed_queue(
         # Once it is known to stand still, it does so without a replica too, until it changes.
         moved |= window.worked if observation.ready else not before.stands_still(after)
         # Of those that begin while the engines have room none waits for the queue.
-        passed = rate * (at - level.since) >= SLACK and _have_room(observation, window)
+        passed = rate * (at - level.since) >= SLACK and _begin_with_room(observation, window.last(MINUTE))
+        room_at = at if passed else before.room_at
+        if at - room_at > 2.0 * MINUTE:
+            level = level._replace(begun=0.0, parked=0.0)
         level = level.next(at, queue, most, begun=rate * seconds if passed else 0.0)
         last = Slice(window.rows[-1:])  # a tick without a new sample tells no work, and what runs as before
         rest = last.highest(Column.RUNNING) == 0.0 and not any(last.total(figure) > 0.0 for figure in WORK)
         served_at = before.served_at if rest and queue > 0.0 and observation.ready else at
-        before = GatewayGauge(level, arrivals, at if moved else before.moved_at, served_at)
+        before = GatewayGauge(level, arrivals, at if moved else before.moved_at, served_at, room_at)
     believed = 0.0 if before.stands_still(after) else before.level.believed
     return replace(observation, gateway=replace(gateway, queue=believed)), before
 
 
-def _have_room(observation: Observation, window: SampleWindow) -> bool:
-    """Whether no engine has a queue, and their batches vary: those that are full stay full while requests wait."""
+def _begin_with_room(observation: Observation, recent: Slice) -> bool:
+    """Whether requests begin, no engine has a queue, and batches vary: full ones stay full while requests wait."""
     waiting = [one.waiting for one in observation.samples if not isinstance(one.waiting, Unknown)]
-    running = window.last(MINUTE).known(Column.RUNNING)
+    if recent.total(Column.BEGUN) <= 0.0 or not waiting or any(waiting):
+        return False
+    running = recent.known(Column.RUNNING)
     most = float(running.max(initial=0.0))
-    return bool(waiting) and not any(waiting) and most - float(running.min(initial=math.inf)) > math.sqrt(most)
+    return most - float(running.min(initial=math.inf)) > math.sqrt(most)
 
 
 def doubted_queue(gauge: GatewayGauge, pool: Pool) -> str | None:
@@ -93,10 +100,10 @@ def doubted_queue(gauge: GatewayGauge, pool: Pool) -> str | None:
     if gauge.stands_still(pool.params.stands_still):
         said = f"{gauge.level.shown:.0f} requests in the gateway's queue since {clock(gauge.moved_at)}"
         return f"{said}, and none comes or is served: not believed"
-    if gauge.level.parked:
-        return f"gateway {pool.gateway}: {gauge.level.told()}"
     if gauge.unserved(pool):
         said = f"gateway {pool.gateway} holds {gauge.level.shown:.0f} requests, and the Ready replicas"
         return f"{said} have had no work since {clock(gauge.served_at)}: at most one more is ordered"
+    if gauge.level.parked:
+        return f"gateway {pool.gateway}: {gauge.level.told()}"
     believed = gauge.level.believed
     return f"the gateway's queue: {believed.reason}" if isinstance(believed, Unknown) else None

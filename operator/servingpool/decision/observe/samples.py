@@ -72,7 +72,8 @@ class Sample(NamedTuple):
     moved_at: float = 0.0
     """Unix time in seconds of the last scrape at which a counter had moved, or no request was held."""
     most_prompts: float = math.inf
-    """Prompt tokens counted beyond which requests must have begun: more than those that were held then can bring."""
+    """Prompt tokens counted beyond which requests must have begun: more than those bring that were held when the last
+    one began, or have come since."""
 
 
 NO_SAMPLE = Sample(-math.inf, NO_BUCKETS, (math.nan,) * FIGURES, held=math.nan)
