@@ -112,6 +112,10 @@ def restored(stage: Stage) -> Iterator[None]:
     for number in range(WRITES):
         annotation = {"metadata": {"annotations": {"example.com/write": str(number)}}}
         stage.plane.client.patch(stage.cluster.path(STEADY), annotation)
+    # Seen only by a watch that is open again, and for such alone the state is an older one afterwards.
+    spec = {"spec": {"behavior": {"scaleDownWindow": "2m"}}}
+    seen = stage.plane.client.patch(stage.cluster.path(STEADY), spec)["metadata"]["generation"]
+    wait_until(lambda: stage.cluster.status(STEADY)["observedGeneration"] == seen, PATIENCE, "it watches again")
     wait_until(lambda: leads(stage), PATIENCE, "it leads")
     others = [of_plane(stage, name) for name in ("kube-controller-manager", "kube-scheduler", "kwok")]
     stage.prometheus.stop()
