@@ -11,7 +11,7 @@ import math
 import struct
 import urllib.request
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -75,11 +75,8 @@ def receiving(directory: Path, settings: str = "{}") -> Iterator[str]:
 
 
 async def _read(url: str, header: Header) -> list[Chunk]:
-    backend = PrometheusBackend(BackendConfig(url=url, timeout="1m"))
-    try:
+    async with aclosing(PrometheusBackend(BackendConfig(url=url, timeout="1m"))) as backend:
         return [chunk async for chunk in record(backend, header, header.begin, Pace(pause=0.0))]
-    finally:
-        await backend.aclose()
 
 
 def requests(header: Header, chunks: Sequence[Chunk], interval: float, outages: Outages) -> Iterator[bytes]:

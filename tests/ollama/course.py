@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -138,12 +138,9 @@ class Reading:
 
     async def read(self) -> GatewayMetrics:
         """The gateway's figures now."""
-        backend = PrometheusBackend(self._config)
-        try:
-            request = ReadRequest(engine=GATEWAY, gateway=True, ttft_bounds=frozenset({TTFT}))
+        request = ReadRequest(engine=GATEWAY, gateway=True, ttft_bounds=frozenset({TTFT}))
+        async with aclosing(PrometheusBackend(self._config)) as backend:
             reading = await backend.read(request, time.time())
-        finally:
-            await backend.aclose()
         assert isinstance(reading, FleetReading), reading
         own = gateway_of(self._pool, self._config)
         assert own is not None

@@ -127,10 +127,9 @@ def occurrences(schedules: Iterable[Schedule], begin: float, end: float) -> Iter
             day += timedelta(days=1)
 
 
-def cost_factor(schedules: Iterable[Schedule], now: float) -> float:
-    """Ratio of prices at `now`, Unix seconds, to costPerReplicaHour: the highest of the windows in force, else 1."""
-    given = (one.schedule.cost_factor for one in occurrences(schedules, now, now))
-    return max((one for one in given if one is not None), default=1.0)
+def cost_factor(windows: Iterable[Occurrence]) -> float:
+    """Ratio of prices to costPerReplicaHour while these windows are in force: the highest of theirs, else 1."""
+    return max((one.schedule.cost_factor for one in windows if one.schedule.cost_factor), default=1.0)
 
 
 @lru_cache(maxsize=4096)  # each is asked for at every tick of its day

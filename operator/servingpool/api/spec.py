@@ -23,7 +23,7 @@ from servingpool.api.role import (
     RoleRatio,
 )
 from servingpool.api.rule import DNS_LABEL, DNS_NAME, Between, Matches, Rule, quoted, rules, told
-from servingpool.api.schedule import Schedule, cost_factor
+from servingpool.api.schedule import Schedule, cost_factor, occurrences
 from servingpool.api.target import MOST_REPLICAS, WORKLOAD_NAME, Targets, by_place, names_of
 from servingpool.api.target import Target as Target  # noqa: PLC0414, what mypy takes for an export
 
@@ -263,7 +263,7 @@ class Spec(Part):
     def costs(self, now: float) -> dict[str, float | None]:
         """Dollars of a replica for an hour at that Unix time, by target; None where the target has no price."""
         costs = (one.cost_per_replica_hour for one in self.targets)
-        factor = cost_factor(self.schedules, now) if self.schedules else 1.0
+        factor = cost_factor(occurrences(self.schedules, now, now)) if self.schedules else 1.0
         return {name: cost and cost * factor for name, cost in zip(self.target_names, costs, strict=True)}
 
     @property

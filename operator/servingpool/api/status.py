@@ -88,8 +88,8 @@ class BatchStatus(Part):
     due_at: Time | None = None
     """The deadline with the least time to spare."""
     finishes_at: Time | None = None
-    """Time at which the desired replicas, and those that others have for now, will have done that work; of work that
-    waits for cheaper hours, those that it then takes."""
+    """Time at which the desired replicas, and those that others have for now, will have done that work; absent while
+    it waits for cheaper hours."""
 
 
 class Latency(Part):

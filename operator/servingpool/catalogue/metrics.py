@@ -472,7 +472,7 @@ class Metric(Entry):
         "servingpool_batch_finish_timestamp_seconds",
         "seconds",
         "Unix time at which the desired replicas will have done what is due by that deadline.",
-        "Later than batch_deadline_timestamp_seconds: too late. Replicas that others have, or of cheaper hours, count.",
+        "Too late if after the deadline. Replicas that others have count. Absent while work waits for cheaper hours.",
     )
     BATCH_DEFERRED = (
         "servingpool_batch_deferrable_replicas",

@@ -314,7 +314,7 @@ def _figures(status: Status, slo: Slo | None, lacking: str) -> Table:
 
 
 def _of_batch(row: Row, work: BatchStatus) -> None:
-    """What waits, what of it is due next, and when the desired replicas will have done that."""
+    """Add the backlog, the next deadline, and the time by which the desired replicas meet it."""
     row("backlog", None if work.backlog is None else f"{work.backlog:,.0f}", f" {work.unit}")
     if work.due_at is not None:
         row("due next", write(work.due_at), aside="" if work.due is None else f"  {work.due:,.0f} {work.unit}")
@@ -324,7 +324,7 @@ def _of_batch(row: Row, work: BatchStatus) -> None:
 
 
 def _of_slo(row: Row, status: Status, slo: Slo) -> None:
-    """What was attained, and the latencies that the SLO bounds."""
+    """Add the attainment beside the objective, and each latency beside its bound."""
     attained, decision, latency = status.attainment, status.last_decision, status.latency or Latency()
     share = None if attained is None else f"{attained:.4g}"
     row("attainment, last hour", share, "%", f"  objective {slo.attainment:g}%")

@@ -351,9 +351,10 @@ class Reconciler:
         state.targets_seen(seen.targets, self._orders, ready, now, scales=scales)
         seen = replace(seen, ours=state.history.ours(state.targets.values()))
         room = self._budgets.budgets.room(pool.key, [stage.targets for stage in seen.stages])
-        shared, memories = bool(self._budgets.budgets.selecting(pool.key)), state.kept.memories
+        # Only a batch asks: what it waits for must be its own.
+        shared = pool.spec.batch is not None and bool(self._budgets.budgets.selecting(pool.key))
         return state, plan_pool(
-            seen, state.drift, memories, self._prices, backfilled=state.backfilled, room=room, shared=shared
+            seen, state.drift, state.kept.memories, self._prices, backfilled=state.backfilled, room=room, shared=shared
         )
 
     def _there(self, pool: ServingPool) -> bool:

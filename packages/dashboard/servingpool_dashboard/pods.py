@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -91,11 +92,9 @@ async def loads(config: BackendConfig, namespace: str, spec: Spec, now: float) -
         match_labels=tuple(sorted(spec.metrics.match_labels.items())),
         pods=pods_of_any((one.name, (group_of(one.api_version), one.kind)) for one in spec.targets),
     )
-    backend, found = PrometheusBackend(config), defaultdict[str, list[ReplicaMetrics]](list)
-    try:
+    found = defaultdict[str, list[ReplicaMetrics]](list)
+    async with aclosing(PrometheusBackend(config)) as backend:
         looks = await backend.history(request, start=now - SPAN, end=now, step=STEP, namespaces=[namespace])
-    finally:
-        await backend.aclose()
     for _, samples in () if isinstance(looks, Unknown) else looks:
         for (_, pod), models in samples.items():
             if (sample := sample_of(models, spec.model)) is not None:

@@ -154,7 +154,7 @@ def miss_penalty(
     margin = params.penalty_margin * math.sqrt(min(1.0, FORECASTS_KEPT * SPACING / max(forecast.seen, 1.0)))
     believed = np.maximum(past.counts[moments:], NOTHING)
     unavoidable = curve.floor * work
-    # What was chosen at each moment is kept at the next ones.
+    # Row by moment: the places of the earlier moments whose choice the scale-down window still keeps.
     kept_at = np.maximum(0, np.subtract.outer(np.arange(moments - 1), np.arange(round(held / SPACING))))
     block = np.ones(BLOCK)
 

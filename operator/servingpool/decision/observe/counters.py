@@ -256,7 +256,8 @@ def _table(
     held = np.fmax(gauges, 0.0).sum(axis=1)
     moved = (figures[:, PROGRESS] != was[:, PROGRESS]).any(axis=1) | (held <= 0.0) | ~recent
     moved_at = np.where(moved, at, [one.moved_at for one in before]).tolist()
-    # Some engines count a prompt when its request ends, others before its first token.
+    # Each replica's `Sample.most_prompts`. It begins anew when a request begins; until then it grows with what is held.
+    # The allowance is wide, because some engines count a prompt when its request ends, others before its first token.
     usual = OFTEN * (known.each[Column.PROMPTS] if known.each else MOST_BATCH * LONGEST_PROMPT)
     most, held_before = np.array([(one.most_prompts, one.held) for one in before]).reshape(-1, 2).T
     since = most + usual * np.fmax(held - held_before, 0.0)

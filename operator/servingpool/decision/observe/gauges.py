@@ -71,7 +71,7 @@ def with_believed_queue(
         moved = queue != level.shown or arrivals != before.arrivals
         # Once it is known to stand still, it does so without a replica too, until it changes.
         moved |= window.worked if observation.ready else not before.stands_still(after)
-        # Of those that begin while the engines have room none waits for the queue.
+        # A request that begins while the engines have room has not waited in this queue, so the queue is parked.
         passed = rate * (at - level.since) >= SLACK and _begin_with_room(observation, window.last(MINUTE))
         room_at = at if passed else before.room_at
         if at - room_at > 2.0 * MINUTE:

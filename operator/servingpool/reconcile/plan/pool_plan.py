@@ -290,7 +290,7 @@ def _core_batch(spec: Spec, during: tuple[float, float] | None) -> Batch | None:
     """Deadlines or rate; money in the unit of the targets' prices, see `core_targets`."""
     if (rate := spec.throughput) is not None:
         price = 1.0 if spec.several else max(LEAST_PRICE, spec.targets[0].cost_per_replica_hour or 0.0)
-        price *= cost_factor(spec.schedules, during[0]) if during else 1.0
+        price *= cost_factor(occurrences(spec.schedules, during[0], during[0])) if during else 1.0
         spend = math.inf if rate.spend_at_most is None else rate.spend_at_most.dollars_per_hour / price
         return Batch(DAY, unit="output tokens", rate=Rate(rate.output_tokens_per_second or math.inf, spend))
     if (batch := spec.batch) is None or during is None:
@@ -307,10 +307,9 @@ def _tariffs(spec: Spec, begin: float, end: float) -> Iterator[Tariff]:
     windows, last = list(occurrences(spec.schedules, begin, end)), None
     edges = {begin, *(edge for one in windows for edge in one[:2] if begin < edge < end)}
     for edge in sorted(edges):
-        now = [one.schedule for one in windows if one.begin <= edge < one.end]
-        bounds = [one.max or spec.max for one in now if one.min or one.max]
-        factors = [one.cost_factor for one in now if one.cost_factor]
-        found = Tariff(edge, max(factors, default=1.0), max(bounds, default=spec.max))
+        now = [one for one in windows if one.begin <= edge < one.end]
+        bounds = [one.schedule.max or spec.max for one in now if one.schedule.min or one.schedule.max]
+        found = Tariff(edge, cost_factor(now), max(bounds, default=spec.max))
         if found[1:] != last:
             yield found
         last = found[1:]
