@@ -175,15 +175,15 @@ def first_token(on: Sources) -> Reading:
     rows = memory.window.last(pool.params.recent_window).rows
     begun, waited = rows[:, Column.BEGUN], rows[:, Column.WAITED]
     each = np.divide(waited, begun, out=np.zeros(len(rows)), where=begun > 0.0)
-    order = np.argsort(each)
-    place = np.searchsorted(np.cumsum(begun[order]), pool.slo.attainment * begun.sum())
+    order = each.argsort()
+    place = begun[order].cumsum().searchsorted(pool.slo.attainment * begun.sum())
     return shown + float(each[order][min(place, len(rows) - 1)]) if len(rows) else shown
 
 
 def _mean_prefill(on: Sources) -> Reading:
     window = on.memory.window.last(on.pool.params.mean_window)
-    requests = window.total(Column.TTFT_COUNT)
-    return window.total(Column.TTFT_SUM) / requests if requests > 0.0 else Unknown("no request began in ten minutes")
+    requests = window.sums[Column.TTFT_COUNT]
+    return window.sums[Column.TTFT_SUM] / requests if requests > 0.0 else Unknown("no request began in ten minutes")
 
 
 def attained_in(on: Sources, seconds: float) -> Reading:

@@ -68,7 +68,7 @@ def test_a_histogram_that_the_slo_does_not_need_may_be_missing():
     world.patch = {}
     world.tick(6.0)
     window = world.memory.window.last(45.0)
-    assert window.total(Column.TPOT_COUNT) == pytest.approx(window.total(Column.TTFT_COUNT))
+    assert window.sums[Column.TPOT_COUNT] == pytest.approx(window.sums[Column.TTFT_COUNT])
     world.failing = True
     attainment = world.run(6.0, 30)[-1].decision.figures.attainment
     assert attainment == pytest.approx(0.5, abs=0.05)

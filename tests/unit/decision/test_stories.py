@@ -149,7 +149,7 @@ def test_the_next_observation_is_compared_with_what_the_last_decision_predicted(
     level = known.work(*second.window.rows[-1, DEMAND].tolist())
     predicted = min(1.0, float(believed.cost(np.array([level / 3.0]))[0]))
     window = second.window.last(600.0)
-    weight = 24.0 * 15.0 / (window.total(Column.TTFT_COUNT) * 15.0 / window.seconds)
+    weight = 24.0 * 15.0 / (window.sums[Column.TTFT_COUNT] * 15.0 / window.seconds)
     expected = first.profile.calibration.update(predicted=predicted, observed=0.002, weight=weight, elapsed=15.0)
     found = second.profile.calibration
     assert (found.predicted, found.observed) == pytest.approx((expected.predicted, expected.observed), rel=1e-3)

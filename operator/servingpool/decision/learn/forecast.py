@@ -75,8 +75,8 @@ class Outlook(NamedTuple):
         Without what the initial fleet could serve, which orders nothing.
         """
         samples, weights = self.samples[0, :-1], self.weights[0, :-1]
-        order = np.argsort(samples)
-        place = int(np.searchsorted(np.cumsum(weights[order]), (1.0 - share) * weights.sum()))
+        order = samples.argsort()
+        place = int(weights[order].cumsum().searchsorted((1.0 - share) * weights.sum()))
         return float(samples[order[min(place, len(order) - 1)]])
 
 

@@ -144,8 +144,7 @@ Kinds = tuple[Kind, ...]
 
 def kind_of(kinds: Kinds, target: str) -> Kind:
     """The engines of a target, as learned."""
-    found = [kind for kind in kinds if kind.target == target]
-    return found[0] if found else Kind(target)
+    return next((kind for kind in kinds if kind.target == target), None) or Kind(target)
 
 
 def updated(
@@ -167,7 +166,7 @@ def updated(
             [one for one in ready if one.target == target.name],
             [one for one in starting if one.target == target.name][: MOST_STARTING // len(pool.targets)],
         )
-        found.append(replace(kind, fit=fit, saturation=saturation, cold_start=cold_start))
+        found.append(Kind(target.name, fit, saturation, cold_start, kind.speed))
     return tuple(found)
 
 

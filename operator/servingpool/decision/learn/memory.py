@@ -55,14 +55,18 @@ class Profile:
     ledger: Ledger = field(default_factory=Ledger)
     """The backlog of a pool whose work has deadlines."""
 
-    @property
-    def engine(self) -> Kind:
-        """Engines of the reference."""
-        return kind_of(self.kinds, self.reference)
+    engine: Kind = field(init=False, compare=False, repr=False)
+    """Engines of the reference; follows from the two."""
+
+    def __post_init__(self) -> None:
+        """Found once: a decision asks for it twenty times."""
+        object.__setattr__(self, "engine", kind_of(self.kinds, self.reference))
 
     @property
     def cold_start(self) -> ColdStart:
         """The last starts of all targets."""
+        if len(self.kinds) == 1:
+            return self.kinds[0].cold_start
         return ColdStart(tuple([seconds for kind in self.kinds for seconds in kind.cold_start.seconds]))
 
 
@@ -148,8 +152,8 @@ class Memory:
         Where replicas start one after another, what is ordered takes as many cold starts, an hour of them at most. Not
         where one of them never becomes Ready, so that no further one comes.
         """
-        cold, starts, now = self.profile.cold_start.expected(pool.params.cold_start), pool.starts, self.at
-        if starts > 1 and now and self.shortages and all(one.refused(now, pool.params) for one in self.shortages):
+        cold, starts = self.profile.cold_start.expected(pool.params.cold_start), pool.starts
+        if starts > 1 and self.shortages and all(one.refused(self.at or 0.0, pool.params) for one in self.shortages):
             starts = 1
         return min(starts * cold, max(cold, HOUR)) + self.interval
 

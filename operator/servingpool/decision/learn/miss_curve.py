@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from servingpool.decision.engine import Rates, StepTime
 from servingpool.decision.observe.columns import DEMAND, OFFERED, Column
 from servingpool.decision.observe.latency import Misses
-from servingpool.decision.observe.window import KEPT_SECONDS, NOTHING, Demand, SampleWindow, Slice
+from servingpool.decision.observe.window import KEPT_SECONDS, NOTHING, Demand, SampleWindow, Slice, loads
 from servingpool.decision.params import MINUTE, Params
 from servingpool.decision.pool import Pool
 
@@ -328,15 +328,15 @@ def attribute_load(pool: Pool, step: StepTime, demand: Demand, window: SampleWin
     """
     decoding = _decoding(pool, step, demand)
     # A request that ends now may have had its first token a whole answer ago, and have waited for it until then.
-    loads = Slice(window.rows).loads(OFFERED, step)
-    reach = _back_to_the_queue(window, loads, _waited(pool, window.last(MINUTE + decoding)) + decoding)
-    met = window.last(reach)
-    highest = float(np.fmax.reduce(loads[len(loads) - len(met.rows) :], initial=0.0))
+    met = loads(window.rows, OFFERED, step)
+    reach = _back_to_the_queue(window, met, _waited(pool, window.last(MINUTE + decoding)) + decoding)
+    rows = window.last(reach).rows
+    highest = float(np.fmax.reduce(met[len(met) - len(rows) :], initial=0.0))
     if highest <= OVERLOAD:
         return LoadAttribution(highest, highest)
     if reach > KEPT_SECONDS:
         return LoadAttribution(math.inf, math.inf)
-    overload = float(np.fmax.reduce(met.loads(DEMAND, step), initial=0.0))
+    overload = float(np.fmax.reduce(loads(rows, DEMAND, step), initial=0.0))
     now = window.per_replica(demand.level)
     # Full replicas are known to be relieved below a load of 1.
     relieved = OVERLOAD if math.isfinite(step.batch) and overload > OVERLOAD else pool.params.relieved * overload
@@ -364,13 +364,13 @@ def _waited(pool: Pool, recent: Slice) -> float:
     while new replicas answer at once, the queue of an old one shows in a few.
     """
     bound = pool.slo.time_to_first_token
-    judged = recent.total(Column.TTFT_COUNT)
-    by_histogram = recent.total(Column.TTFT_SUM) / max(judged, 1.0)  # it may exclude the queue
-    waited = 2.0 * max(by_histogram, recent.total(Column.WAITED) / max(recent.total(Column.BEGUN), 1.0))
+    judged = recent.sums[Column.TTFT_COUNT]
+    by_histogram = recent.sums[Column.TTFT_SUM] / max(judged, 1.0)  # it may exclude the queue
+    waited = 2.0 * max(by_histogram, recent.sums[Column.WAITED] / max(recent.sums[Column.BEGUN], 1.0))
     late = recent.split(Column.TTFT_COUNT).late
     if bound is not None and late >= 1.0:
         on_time = (judged - late) * bound / 2.0
-        waited = max(waited, (recent.total(Column.TTFT_SUM) - on_time) / late)
+        waited = max(waited, (recent.sums[Column.TTFT_SUM] - on_time) / late)
     return max(waited, bound or 0.0)
 
 

@@ -55,12 +55,12 @@ class QueueInTtft:
             figures = (1.0, one.begin, one.end, one.ttft)
             for place, (first, second) in enumerate(PAIRS):
                 moments[place] += one.requests * figures[first] * figures[second]
-        added = QueueInTtft(tuple(moments), self.queued * keep + queued)
-        slope = added.slope if waits else None
+        added = QueueInTtft(tuple(moments), self.queued * keep + queued, known or self.excluded)
+        slope = None if known or not waits else added.slope
         if slope is None:
-            return replace(added, excluded=known or self.excluded)
+            return added
         # Clients that give up make a wait look longer and the slope smaller, so a verdict is not turned by a little.
-        return replace(added, excluded=known or slope < params.included_slope * (2.0 if self.excluded else 1.0))
+        return replace(added, excluded=slope < params.included_slope * (2.0 if self.excluded else 1.0))
 
     @property
     def slope(self) -> float | None:

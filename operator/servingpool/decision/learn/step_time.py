@@ -276,8 +276,8 @@ class ShortAnswers(NamedTuple):
 def short_answers(window: SampleWindow, fit: StepTimeFit, params: Params) -> ShortAnswers:
     """Whether the answers in the window are short; False without requests."""
     mean = window.last(params.mean_window)
-    requests = mean.total(Column.TTFT_COUNT)
+    requests = mean.sums[Column.TTFT_COUNT]
     wider = STILL_SHORT if fit.windows and not fit.decodes else 1.0
-    if requests <= 0.0 or mean.total(Column.GENERATED) > wider * SHORT_ANSWER * requests:
+    if requests <= 0.0 or mean.sums[Column.GENERATED] > wider * SHORT_ANSWER * requests:
         return ShortAnswers()
-    return ShortAnswers(short=True, by_prompt=mean.total(Column.ITL_SUM) <= wider * mean.total(Column.TTFT_SUM))
+    return ShortAnswers(short=True, by_prompt=mean.sums[Column.ITL_SUM] <= wider * mean.sums[Column.TTFT_SUM])

@@ -57,11 +57,13 @@ class _Tick(NamedTuple):
 def update(observation: Observation, pool: Pool, memory: Memory, now: float) -> UpdateResult:
     """Learn from one observation. The same one at the same `now` a second time changes nothing."""
     memory = _without_the_past_of_another_slo(memory, pool)
-    if memory.at is not None and now < memory.at - LEAST_SPAN:
-        memory = memory.interrupted()  # the clock was set back: nothing in the windows can be compared with now
-    if memory.at is not None and now < memory.at + LEAST_SPAN:
+    last = memory.at
+    if last is not None and now < last - LEAST_SPAN:
+        # The clock was set back: nothing in the windows can be compared with now.
+        memory, last = memory.interrupted(), None
+    if last is not None and now < last + LEAST_SPAN:
         return UpdateResult.of(memory, *_known(memory, pool), pool)
-    span = min(now - memory.at, LONGEST_GAP) if memory.at is not None else 0.0
+    span = 0.0 if last is None else min(now - last, LONGEST_GAP)
     since = math.inf if memory.covered_at is None else now - memory.covered_at
     observation, gauge = with_believed_queue(observation, memory.gateway_gauge, memory.window, pool.params.stands_still)
     answers = short_answers(memory.window, memory.profile.engine.fit, pool.params)
@@ -273,7 +275,7 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     in_all = judge.missed(last, output_tokens=False) if infeasible else late
     sure = memory.profile.engine.fit.known or not infeasible
     mean = window.last(pool.params.mean_window)
-    usual = mean.total(Column.TTFT_COUNT) * tick.elapsed / max(mean.seconds, tick.elapsed)
+    usual = mean.sums[Column.TTFT_COUNT] * tick.elapsed / max(mean.seconds, tick.elapsed)
     carried, curve, calibration = in_all, memory.profile.curve, memory.profile.calibration
     if in_all.requests > 0.0 and sure:
         attribution = attribute_load(pool, step, demand, window)
@@ -284,8 +286,8 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     forecast, budget = _forecast(tick, memory, demand), _budget(tick, memory, carried, in_all, usual)
     # While no request comes only calm moments leave the past, and what is left would ask for ever more. By less than
     # these five minutes bursts of code are apart.
-    silent, busy = window.last(pool.params.recent_window).total(Column.BEGUN) == 0.0, memory.profile.busy
-    if last.total(Column.BEGUN) > 0.0:
+    silent, busy = window.last(pool.params.recent_window).sums[Column.BEGUN] == 0.0, memory.profile.busy
+    if last.sums[Column.BEGUN] > 0.0:
         seen = (*demand.rates, demand.prompt, demand.steps, step.tokens)
         busy = busy.update(seen, tick.elapsed, pool.params.evidence_memory)
     return replace(
@@ -324,7 +326,7 @@ def _forecast(tick: _Tick, memory: Memory, demand: Demand) -> Forecast:
         now=now,
         demand=Rates(*(more * rate for rate in demand.rates)),
         usual=memory.window.last(pool.params.mean_window).mean_demand,
-        ready=round(tick.observation.serving),
+        ready=round(serving),
         horizon=memory.horizon(pool),
         elapsed=tick.elapsed,
         # The demand of a half-filled window reads low, and what follows it would count as a surge.

@@ -182,8 +182,8 @@ def plan(
     """The replicas for the work, and the ledger with it. `most`: that can be had; `paid`: that a rate's money pays."""
     memory, start = update.memory, update.memory.start(pool)
     mean, last = memory.window.last(pool.params.mean_window), Slice(memory.window.rows[-1:])
-    requests = mean.total(Column.TTFT_COUNT)
-    tokens = mean.total(Column.GENERATED) + (0.0 if batch.rate else mean.total(Column.PROMPTS))
+    requests = mean.sums[Column.TTFT_COUNT]
+    tokens = mean.sums[Column.GENERATED] + (0.0 if batch.rate else mean.sums[Column.PROMPTS])
     each = tokens / requests if batch.unit != "requests" and min(requests, tokens) > 0.0 else 1.0
     held = memory.last.waiting if observation.ready else memory.last.gateway
     waiting = added(observation.backlog, held if isinstance(held, Unknown) else held * each)

@@ -78,7 +78,7 @@ def with_believed_queue(
             level = level._replace(begun=0.0, parked=0.0)
         level = level.next(at, queue, most, begun=rate * seconds if passed else 0.0)
         last = Slice(window.rows[-1:])  # a tick without a new sample tells no work, and what runs as before
-        rest = last.highest(Column.RUNNING) == 0.0 and not any(last.total(figure) > 0.0 for figure in WORK)
+        rest = last.highest(Column.RUNNING) == 0.0 and not any(last.sums[figure] > 0.0 for figure in WORK)
         served_at = before.served_at if rest and queue > 0.0 and observation.ready else at
         before = GatewayGauge(level, arrivals, at if moved else before.moved_at, served_at, room_at)
     believed = 0.0 if before.stands_still(after) else before.level.believed
@@ -88,7 +88,7 @@ def with_believed_queue(
 def _begin_with_room(observation: Observation, recent: Slice) -> bool:
     """Whether requests begin, no engine has a queue, and batches vary: full ones stay full while requests wait."""
     waiting = [one.waiting for one in observation.samples if not isinstance(one.waiting, Unknown)]
-    if recent.total(Column.BEGUN) <= 0.0 or not waiting or any(waiting):
+    if recent.sums[Column.BEGUN] <= 0.0 or not waiting or any(waiting):
         return False
     running = recent.known(Column.RUNNING)
     most = float(running.max(initial=0.0))

@@ -56,12 +56,12 @@ class Lateness:
             count, bucket, mean = Column.CLIENT_COUNT, self.window.buckets.client, 0.0
         told, kept = part.split(count).misses(pooled.split(count), bucket, bound, mean), self.window.last(KEPT_SECONDS)
         # Several are prefilled together and told once, or some are not told: a gateway may tell of streams only.
-        each = max(1.0, kept.total(Column.BEGUN) / max(kept.total(count), 1.0))
+        each = max(1.0, kept.sums[Column.BEGUN] / max(kept.sums[count], 1.0))
         requests, late = each * told.requests, each * told.late
         if self.believed is not Witness.QUEUE or requests <= 0.0:
             return Misses(requests, late)
         # With what the histogram sees beside: a long prefill is no queue.
-        waited = min(requests, part.total(Column.LATE_BY_QUEUE))
+        waited = min(requests, part.sums[Column.LATE_BY_QUEUE])
         return Misses(requests, waited + late * (1.0 - waited / requests))
 
     @property
@@ -91,7 +91,7 @@ class Lateness:
         if bound is None:
             return Misses(count.total, 0.0)
         if self._tpot_by_token:
-            begun = part.total(Column.BEGUN)
+            begun = part.sums[Column.BEGUN]
             return Misses(begun, begun * late_share_by_mean(self._speed(part), ANY, bound))
         if count.straddling <= 0.0:
             return Misses(count.total, count.late)
@@ -102,14 +102,14 @@ class Lateness:
     def _tpot_by_token(self) -> bool:
         """Whether the TPOT histogram counts tokens: the late share of tokens is not that of requests."""
         kept = self.window.last(KEPT_SECONDS)
-        return kept.total(Column.TPOT_COUNT) > BY_TOKEN * kept.total(Column.BEGUN) + LEAST_REQUESTS
+        return kept.sums[Column.TPOT_COUNT] > BY_TOKEN * kept.sums[Column.BEGUN] + LEAST_REQUESTS
 
     def _speed(self, part: Slice) -> float:
         """Mean seconds of a token in a part of the window, or in the last minute where that is longer."""
         recent = part if part.seconds >= MINUTE else self.window.last(MINUTE)
         # No time passed before a first token.
-        later = recent.total(Column.GENERATED) - recent.total(Column.TTFT_COUNT)
-        return recent.total(Column.ITL_SUM) / max(later, recent.total(Column.ITL_COUNT), 1.0)
+        later = recent.sums[Column.GENERATED] - recent.sums[Column.TTFT_COUNT]
+        return recent.sums[Column.ITL_SUM] / max(later, recent.sums[Column.ITL_COUNT], 1.0)
 
 
 class Queues(NamedTuple):

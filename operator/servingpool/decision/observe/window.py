@@ -110,7 +110,7 @@ class SampleWindow:
 
     def calm_since(self, load: float, step: StepTime) -> float | None:
         """Unix time in seconds since which the offered load is at most this; None where it is above, or unknown."""
-        above = (~(Slice(self.rows).loads(OFFERED, step) <= load)).nonzero()[0]
+        above = (~(loads(self.rows, OFFERED, step) <= load)).nonzero()[0]
         first = int(above[-1]) if len(above) else 0
         return float(self.rows[first, Column.AT]) if first + 1 < len(self.rows) else None
 
@@ -130,18 +130,18 @@ class SampleWindow:
         instant as the request's first token, while decoding trails it by the request's whole life.
         """
         recent, longer = self.last(rate_window(interval, params)), self.last(params.mean_window)
-        requests = longer.total(Column.TTFT_COUNT)
+        requests = longer.sums[Column.TTFT_COUNT]
         if requests <= 0.0:
             return 0.0, 0.0
         usual = longer.computed_prompts / requests
-        prompt = (recent.computed_prompts + PROMPT_INERTIA * usual) / (recent.total(Column.TTFT_COUNT) + PROMPT_INERTIA)
-        return prompt, (longer.total(Column.ITL_COUNT) + requests) / requests
+        prompt = (recent.computed_prompts + PROMPT_INERTIA * usual) / (recent.sums[Column.TTFT_COUNT] + PROMPT_INERTIA)
+        return prompt, (longer.sums[Column.ITL_COUNT] + requests) / requests
 
     def tokens_a_step(self, params: Params) -> float:
         """Tokens that a step yields for each request; at least 1."""
         window = self.last(params.mean_window)
-        steps = window.total(Column.ITL_COUNT) + window.total(Column.TTFT_COUNT)
-        return max(1.0, window.total(Column.GENERATED) / steps) if steps > 0.0 else 1.0
+        steps = window.sums[Column.ITL_COUNT] + window.sums[Column.TTFT_COUNT]
+        return max(1.0, window.sums[Column.GENERATED] / steps) if steps > 0.0 else 1.0
 
     def demand(self, step: StepTime, interval: float, params: Params) -> Demand | None:
         """Demand now; None where too little was covered to tell."""
@@ -154,13 +154,13 @@ class SampleWindow:
         seconds = window.seconds if len(since.rows) > len(window.rows) else float(window.rows[1:, Column.SPAN].sum())
         gateway = since.known(Column.GATEWAY)
         held = float(gateway[-1] - gateway[0]) / seconds if seconds > 0.0 and len(gateway) > 1 else 0.0
-        prompt, steps = self.lengths(interval, params)
+        (prompt, steps), waiting = self.lengths(interval, params), window.rows[-1, Column.WAITING]
         return Demand(
             arrivals=max(0.0, served + queued + held + rejected),
             prompt=prompt,
             steps=steps,
             work_per_request=step.work(prompt, steps),
-            queued=float(np.nan_to_num(window.rows[-1, Column.WAITING])),
+            queued=0.0 if np.isnan(waiting) else float(waiting),
         )
 
     def served(self, demand: Demand, interval: float, params: Params) -> Rates:
@@ -172,12 +172,12 @@ class SampleWindow:
     def worked(self) -> bool:
         """Whether any engine worked in the last tick, as far as could be read."""
         last = Slice(self.rows[-1:])
-        return last.covered <= 0.0 or any(last.total(figure) > 0.0 for figure in WORK)
+        return last.covered <= 0.0 or any(last.sums[figure] > 0.0 for figure in WORK)
 
     def idle(self, params: Params) -> bool:
         """Whether it is certain that no request came, waited or ran in the idle window."""
         window = self.last(params.idle_window)
-        counted = sum([window.total(figure) for figure in (*WORK, Column.REJECTED)])
+        counted = sum([window.sums[figure] for figure in (*WORK, Column.REJECTED)])
         if counted != 0.0 or window.seconds < SEEN * params.idle_window:
             return False
         ready = float((window.rows[:, Column.READY] * window.rows[:, Column.SPAN]).sum())
@@ -192,30 +192,15 @@ def rate_window(interval: float, params: Params) -> float:
     return max(params.rate_window, RATE_SCRAPES * interval)
 
 
-@dataclass(frozen=True, eq=False)
 class Slice:
     """Some ticks in a row."""
 
-    rows: Array
-
-    @cached_property
-    def total(self) -> Callable[[int], float]:
-        """Gives the sum of one figure over these ticks, counted on the replicas that were seen.
-
-        All are summed at once: a decision asks for forty.
-        """
-        sums: list[float] = self.rows.sum(axis=0).tolist()
-        return sums.__getitem__
-
-    @property
-    def seconds(self) -> float:
-        """Their length."""
-        return self.total(Column.SPAN)
-
-    @property
-    def covered(self) -> float:
-        """Replica-seconds whose counters were seen."""
-        return self.total(Column.COVERED)
+    def __init__(self, rows: Array) -> None:
+        self.rows = rows
+        self.sums: list[float] = rows.sum(axis=0).tolist()
+        """Of each column over these ticks, counted on the replicas that were seen: a decision asks for forty."""
+        self.seconds, self.covered = self.sums[Column.SPAN], self.sums[Column.COVERED]
+        """Their length, and the replica-seconds whose counters were seen."""
 
     @cached_property
     def ready(self) -> float:
@@ -230,11 +215,11 @@ class Slice:
     @property
     def computed_prompts(self) -> float:
         """Prompt tokens that had to be computed: tokens from the prefix cache cost no time."""
-        return max(0.0, self.total(Column.PROMPTS) - self.total(Column.CACHED))
+        return max(0.0, self.sums[Column.PROMPTS] - self.sums[Column.CACHED])
 
     def rate(self, figure: int) -> float | None:
         """Per second and over the whole pool; None where nothing was covered."""
-        return self.total(figure) / self.covered * self.ready if self.covered > 0.0 else None
+        return self.sums[figure] / self.covered * self.ready if self.covered > 0.0 else None
 
     def known(self, column: int) -> Array:
         """Values of a column, without unknown ones."""
@@ -244,7 +229,8 @@ class Slice:
     @property
     def misses(self) -> Misses:
         """Requests and late requests, as judged tick by tick."""
-        return Misses(*np.nansum(self.rows[:, [Column.JUDGED, Column.LATE]], axis=0).tolist())
+        counts = self.rows[:, [Column.JUDGED, Column.LATE]]
+        return Misses(*np.where(np.isnan(counts), 0.0, counts).sum(axis=0).tolist())
 
     def highest(self, column: int) -> float | None:
         """Largest known value of a column."""
@@ -258,14 +244,9 @@ class Slice:
         known = rates[~np.isnan(rates[:, 0])]
         return Rates(*(known.sum(axis=0) / len(known)).tolist()) if len(known) else NO_DEMAND
 
-    def loads(self, rates: slice, step: StepTime) -> Array:
-        """Load of each tick by the rates in these columns; NaN where the rates are not known."""
-        work: Array = step.work(*self.rows[:, rates].T)
-        return work / np.maximum(self.rows[:, Column.READY], LEAST_READY)
-
     def split(self, count: int) -> LatencyCount:
         """Observations of the histogram with this `count`, of engines or client, split at the SLO's bound."""
-        return LatencyCount.split(*map(self.total, range(count, count + 3)))
+        return LatencyCount.split(*self.sums[count : count + 3])
 
     def mean_from(self, lower: float) -> float:
         """Mean seconds of TTFT of the requests that took longer than `lower`, a lower bound of it; 0 without any.
@@ -276,6 +257,12 @@ class Slice:
         rows = self.rows[0.99 * self.rows[:, Column.TTFT_COUNT] <= self.rows[:, Column.TTFT_UPPER]]
         count, within, _, took = rows[:, Column.TTFT_COUNT : Column.TTFT_SUM + 1].sum(axis=0).tolist()
         return (took - lower * within) / (count - within) if count > within else 0.0
+
+
+def loads(rows: Array, rates: slice, step: StepTime) -> Array:
+    """Load of each tick by the rates in these columns; NaN where the rates are not known."""
+    work: Array = step.work(*rows[:, rates].T)
+    return work / np.maximum(rows[:, Column.READY], LEAST_READY)
 
 
 def usual(
@@ -289,9 +276,9 @@ def usual(
     """The usual figures, those of the last twenty minutes; the others as learned. See `Usual`."""
     kept = window.last(KEPT_SECONDS)
     most_running = kept.highest(Column.RUNNING)
-    requests = kept.total(Column.TTFT_COUNT) if kept.covered > 0.0 else 0.0
+    requests = kept.sums[Column.TTFT_COUNT] if kept.covered > 0.0 else 0.0
     return Usual(
-        list(map(kept.total, range(FIGURES))),
+        kept.sums[:FIGURES],
         requests if requests >= LEAST_USUAL else 0.0,
         kept.covered,
         math.inf if most_running is None else most_running,
