@@ -54,7 +54,7 @@ QUERY = ("adapters/prometheus/backend.py", "read")
 """The function that begins the path."""
 SETTLING = 12
 """Ticks before the traced ones."""
-MOST_FILES = 72
+MOST_FILES = 67
 """Limit on the files from query to patch: `make lint` fails above it. Who lowers the figure lowers the limit."""
 LONGEST = 240
 """Ticks until the fleet must have been scaled: an hour."""

@@ -6,7 +6,7 @@ others are files. The list is the order of imports:
 
 - what all share: `params` (the tunables), `pool` and `observation` (the input), `engine` (what one did, and its step),
   `increase` (what a counter rose by), `words` (figures in sentences), `zero` (what the gateway shows of a pool that may
-  go to zero), `trial` (what more replicas were found to do)
+  go to zero)
 - `observe`: from samples to what happened; `learn`: from that to what is known, the memory
 - `plan` (the raw need, and what it was weighed from), `figures` (a row for each), `decision` (the output's form),
   `roles` (prefill and decode: what each is asked for, and both as one answer)

@@ -1,12 +1,10 @@
-"""Demand at the gateway for a pool that may go to zero, and the memory that outlasts the time at zero."""
+"""Demand at the gateway for a pool that may go to zero."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from servingpool.decision.engine import NO_DEMAND, Rates
 from servingpool.decision.increase import Counts, follow
 from servingpool.decision.observation import Absent, Observation, Reading, Unknown
 from servingpool.decision.params import LONGEST_GAP
@@ -16,35 +14,6 @@ NEVER_ZERO = Unknown("min is at least 1")
 LATE_RETURN = 600.0
 """Seconds after the first replica turned Ready. Series that come back later do not come back with the replica: the
 gateway was away."""
-
-
-@dataclass(frozen=True, slots=True)
-class Busy:
-    """Mean demand while requests come, over about the last four hours of such time.
-
-    It outlasts nights at zero, in which windows empty and the forecast's mean fades.
-    """
-
-    rates: Rates = NO_DEMAND
-    """Demand."""
-    prompt: float = 0.0
-    """Tokens of a request that are computed."""
-    steps: float = 0.0
-    """Steps that decode a request."""
-    tokens: float = 1.0
-    """Output tokens of a step for each request."""
-    seconds: float = 0.0
-    """Seconds that the means rest on."""
-
-    def update(self, seen: Sequence[float], elapsed: float, memory: float) -> Busy:
-        """Add `elapsed` seconds in which a request began and that were `seen` to have these figures, in their order.
-
-        `memory`: seconds that a mean rests on at most.
-        """
-        seconds = self.seconds + elapsed
-        weight, before = elapsed / min(seconds, memory), (*self.rates, self.prompt, self.steps, self.tokens)
-        mean = [was + (now - was) * weight for was, now in zip(before, seen, strict=True)]
-        return Busy(Rates(mean[0], mean[1]), mean[2], mean[3], mean[4], seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +133,7 @@ def _followed(before: Counts | None, count: Reading, now: float) -> tuple[Counts
 def vanished(
     before: Vanished | None,
     was: GatewayDemand | None,
-    demand: GatewayDemand | None,
+    demand: GatewayDemand,
     observation: Observation,
     pool: Pool,
     now: float,
@@ -174,7 +143,7 @@ def vanished(
     It is believed once the series was gone for long at 0 replicas, and not of a gateway that was away: its series come
     back before a replica is Ready, or long after.
     """
-    if demand is None or (before is not None and before.gateway != pool.gateway):
+    if before is not None and before.gateway != pool.gateway:
         return None
     gone = isinstance(observation.gateway.at_zero, Absent) and observation.requested == 0
     if before is None and gone and demand.unknown_for(now) > LONGEST_GAP:

@@ -129,7 +129,7 @@ class Budgets:
 
         `owned`: for each pool, who owns each of its targets. `now` is Unix time in seconds.
         """
-        if not self._cache.budgets or not self.membership.read():
+        if not self.membership.read():
             return list(plans)
         touched = {plan.meta.key: _guarded(plan, self._note_wanted) for plan in plans}
         allowed: dict[Key, dict[TargetKey, Allowance]] = {plan.meta.key: {} for plan in plans}

@@ -190,7 +190,7 @@ class Reconciler:
             pool = self.states.parse(key, raw)
             overlong = self._cache.left_out.why(KIND, key)
             pool = pool if overlong is None else overlong
-            problem = _invalid(pool) if isinstance(pool, str) else self._readings.problem(pool)
+            problem = Reason.INVALID_SPEC.said(problems=pool) if isinstance(pool, str) else self._readings.problem(pool)
             if problem is None and isinstance(pool, ServingPool):
                 self.states.keep(pool, raw.get("status"))
                 readable.append(pool)
@@ -327,7 +327,7 @@ class Reconciler:
                 message = Reason.INTERNAL_ERROR.message(error=type(error).__name__)
                 due.append(self._refuse(raw, Reason.INTERNAL_ERROR, message, now))
         plans = [each for _, each in due if isinstance(each, PoolPlan)]
-        cut = zip(plans, self._budgets.budgets.apply(plans, owned, now), strict=True)
+        cut = zip(plans, self._budgets.budgets.apply(plans, owned, now) if self._cache.budgets else plans, strict=True)
         message = Reason.INTERNAL_ERROR.message(error="sharing GPUs")
         judged: dict[Key, Planned] = {
             plan.meta.key: each or Refusal(plan.meta, now, Reason.INTERNAL_ERROR, message) for plan, each in cut
@@ -350,9 +350,10 @@ class Reconciler:
         ready = Ready(len(serving), min(serving, default=0.0))
         state.targets_seen(seen.targets, self._orders, ready, now, scales=scales)
         seen = replace(seen, ours=state.history.ours(state.targets.values()))
-        room = self._budgets.budgets.room(pool.key, [stage.targets for stage in seen.stages])
+        budgets, alike = self._budgets.budgets, [stage.targets for stage in seen.stages]
+        room = budgets.room(pool.key, alike) if self._cache.budgets else {}
         # Only a batch asks: what it waits for must be its own.
-        shared = pool.spec.batch is not None and bool(self._budgets.budgets.selecting(pool.key))
+        shared = pool.spec.batch is not None and bool(budgets.selecting(pool.key))
         return state, plan_pool(
             seen, state.drift, state.kept.memories, self._prices, backfilled=state.backfilled, room=room, shared=shared
         )
@@ -438,8 +439,9 @@ class Reconciler:
 
     async def _act(self, plan: PoolPlan, state: PoolState) -> ScaleOutcome | None:
         budgets, unchanged = self._budgets.budgets, partial(self._may_act, state, plan.meta)
+        admitted = partial(budgets.admits, plan) if self._cache.budgets else lambda _: True
         try:
-            return await self._actor.act(plan, state, unchanged, partial(budgets.admits, plan))
+            return await self._actor.act(plan, state, unchanged, admitted)
         finally:
             for action in plan.actions:
                 budgets.ended(action, plan.at)
@@ -517,10 +519,6 @@ async def _giving_way(items: Iterable[T]) -> AsyncIterator[T]:
 
 def _failures(outcomes: Iterable[object]) -> int:
     return sum(isinstance(outcome, Exception) for outcome in outcomes)
-
-
-def _invalid(problems: str) -> tuple[Reason, str]:
-    return Reason.INVALID_SPEC.said(problems=problems)
 
 
 class Rounds(Generic[T]):

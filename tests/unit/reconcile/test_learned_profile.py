@@ -12,12 +12,13 @@ from hypothesis import example, given
 from servingpool.decision.decide import decide
 from servingpool.decision.engine import Rates
 from servingpool.decision.learn.forecast import FORECASTS_KEPT as KEPT
+from servingpool.decision.learn.forecast import Busy
 from servingpool.decision.learn.kinds import ColdStart, Kind
 from servingpool.decision.learn.memory import Memory, Profile
 from servingpool.decision.learn.miss_curve import BINS
 from servingpool.decision.learn.step_time import Saturation
 from servingpool.decision.observation import Unknown
-from servingpool.decision.zero import Busy, Vanished
+from servingpool.decision.zero import Vanished
 from servingpool.reconcile.keep.learned_profile import dump, load
 
 from ..decision.sequences import (  # noqa: TID252, the same sequences as the core's promises are checked with

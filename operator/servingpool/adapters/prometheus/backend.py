@@ -145,7 +145,7 @@ class PrometheusBackend:
             return _why([error], of=1)
         # All are on their way before the first is awaited: else the look-ups of others would get in between.
         asked = [self._workers.run(deadline, read_samples, *part) for part in slices]
-        pods = explained(queries, self._engines, in_turns(sorted(request.explain), itemgetter(0)))
+        pods = request.explain and explained(queries, self._engines, in_turns(sorted(request.explain), itemgetter(0)))
         hints = [self._workers.run(deadline, read_causes, queries, self._engines, request, pods)] if pods else []
         answers = await asyncio.gather(*(_caught(answer) for answer in asked))
         causes = [found for hint in hints if not isinstance(found := await _caught(hint), MetricsUnavailable)]

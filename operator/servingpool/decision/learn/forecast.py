@@ -13,6 +13,7 @@ A trend over ten minutes is left out: over one cold start its best weight was 0.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -140,6 +141,35 @@ class Forecast:
         pairs, mean = step.work(self.pairs[..., 0], self.pairs[..., 1]), step.work(*self.mean)
         pairs, mean = np.minimum(pairs, MOST_WORK), min(mean, MOST_WORK)
         return WorkForecast(pairs, mean, self.seen, self.initial_replicas, params)
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Mean demand while requests come, over about the last four hours of such time.
+
+    It outlasts nights at zero, in which windows empty and the forecast's mean fades.
+    """
+
+    rates: Rates = NO_DEMAND
+    """Demand."""
+    prompt: float = 0.0
+    """Tokens of a request that are computed."""
+    steps: float = 0.0
+    """Steps that decode a request."""
+    tokens: float = 1.0
+    """Output tokens of a step for each request."""
+    seconds: float = 0.0
+    """Seconds that the means rest on."""
+
+    def update(self, seen: Sequence[float], elapsed: float, memory: float) -> Busy:
+        """Add `elapsed` seconds in which a request began and that were `seen` to have these figures, in their order.
+
+        `memory`: seconds that a mean rests on at most.
+        """
+        seconds = self.seconds + elapsed
+        weight, before = elapsed / min(seconds, memory), (*self.rates, self.prompt, self.steps, self.tokens)
+        mean = [was + (now - was) * weight for was, now in zip(before, seen, strict=True)]
+        return Busy(Rates(mean[0], mean[1]), mean[2], mean[3], mean[4], seconds)
 
 
 @dataclass(frozen=True, eq=False)

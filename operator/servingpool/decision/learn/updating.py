@@ -196,7 +196,7 @@ def _with_gateway_demand(tick: _Tick, delta: CounterDelta, memory: Memory) -> Me
     """
     observation, pool, now, was = tick.observation, tick.pool, tick.now, memory.demand
     demand = None if pool.idle_after is None else zero.updated(was, observation, _engines(delta), pool, now)
-    gone = zero.vanished(memory.profile.vanished, was, demand, observation, pool, now)
+    gone = None if demand is None else zero.vanished(memory.profile.vanished, was, demand, observation, pool, now)
     if gone != memory.profile.vanished:
         memory = replace(memory, profile=replace(memory.profile, vanished=gone))
     bound = pool.slo.time_to_first_token

@@ -13,14 +13,13 @@ import numpy as np
 
 from servingpool.decision.engine import StepTime
 from servingpool.decision.learn.kinds import OVERDUE
-from servingpool.decision.learn.memory import Memory, UpdateResult
+from servingpool.decision.learn.memory import Memory, Step, Trial, UpdateResult
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.observe.latency import LEAST_REQUESTS
 from servingpool.decision.observe.lateness import Lateness
 from servingpool.decision.observe.window import LEAST_USUAL, Demand
 from servingpool.decision.plan import Plan
 from servingpool.decision.pool import Pool
-from servingpool.decision.trial import Step, Trial
 
 FREE, STEP, MOVED = 4.0, 1.5, 0.2
 """Ratio of the free fleet to the one that counted work needs: at 3, a step to 3.5 times the load lost 1.2 points. Ratio

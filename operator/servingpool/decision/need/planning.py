@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from servingpool.decision.engine import MOST_WORK, StepTime
 from servingpool.decision.learn.forecast import Outlook, WorkForecast
-from servingpool.decision.learn.memory import Memory, UpdateResult
+from servingpool.decision.learn.memory import Memory, Trial, UpdateResult
 from servingpool.decision.learn.miss_curve import Curve, has_evidence, posterior
 from servingpool.decision.need.costs import cheapest, miss_penalty
 from servingpool.decision.need.mix import Frontier
@@ -21,7 +21,6 @@ from servingpool.decision.observation import NOT_EXPOSED, Observation, Reading, 
 from servingpool.decision.params import LONGEST_GAP, REMEMBERED
 from servingpool.decision.plan import Course, Plan, Wanted
 from servingpool.decision.pool import Pool
-from servingpool.decision.trial import Trial
 from servingpool.decision.words import clock, span
 from servingpool.decision.zero import GatewayDemand
 

@@ -25,7 +25,7 @@ from pydantic import (
 from servingpool.api.target import LONGEST_NAME, MOST_TARGETS
 from servingpool.decision.engine import FASTEST_STEP, LEAST_BATCH, MOST_BATCH, MOST_RATE, MOST_WORK, Rates
 from servingpool.decision.learn.error_budget import Calibration, ErrorBudget
-from servingpool.decision.learn.forecast import FORECASTS_KEPT, Forecast
+from servingpool.decision.learn.forecast import FORECASTS_KEPT, Busy, Forecast
 from servingpool.decision.learn.kinds import LONGEST_COLD_START, MOST_SPEED, ColdStart, Kind
 from servingpool.decision.learn.ledger import DEADLINES, Due, Ledger
 from servingpool.decision.learn.memory import Profile
@@ -33,7 +33,7 @@ from servingpool.decision.learn.miss_curve import BINS, MissCurve
 from servingpool.decision.learn.queue_in_ttft import PAIRS, QueueInTtft
 from servingpool.decision.learn.step_time import LEAST_SECONDS, Saturation, StepTimeFit
 from servingpool.decision.params import DEFAULT
-from servingpool.decision.zero import Busy, Vanished
+from servingpool.decision.zero import Vanished
 
 VERSION = 4
 MOST_REQUESTS = 1e6
