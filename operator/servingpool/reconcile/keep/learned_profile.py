@@ -161,6 +161,7 @@ _KIND = _part(
 _PROFILE = _part(
     Profile,
     optional="vanished ledger",
+    without="engine",
     at=Annotated[float, PlainSerializer(lambda at: round(at, 3), when_used="json")],
     queue_in_ttft=_part(
         QueueInTtft,

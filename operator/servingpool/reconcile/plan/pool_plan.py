@@ -206,11 +206,9 @@ def asked_of(stage: SeenStage, now: float, room: Mapping[str, int] = NO_LIMITS) 
         return core
     ready = Counter(one.target for one in stage.observation.ready)
     starts = max(1, *(one.workload.replicas - ready[one.name] for one in turns))
-    most = [(one.min_replicas or 0) - ready.total() for one in core.windows]
-    windows = zip(core.windows, most, strict=True)
-    return replace(
-        core, starts=starts, windows=tuple(replace(one, ahead=max(1.0, more / starts)) for one, more in windows)
-    )
+    more = [((one.min_replicas or 0) - ready.total()) / starts for one in core.windows]
+    windows = zip(core.windows, more, strict=True)
+    return replace(core, starts=starts, windows=tuple(replace(one, ahead=max(1.0, each)) for one, each in windows))
 
 
 def actions_of(seen: Collected, decision: Decision) -> tuple[ScaleAction, ...]:
