@@ -13,7 +13,7 @@ load; without queueing ITL = a / (1 - load).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -95,12 +95,8 @@ class StepTime:
 
     def limited(self, *, batch: float, tokens: float, prompt_tokens: float, steps: float) -> StepTime:
         """The step time with this full batch and yield, for the usual request's prompt tokens and steps."""
-        base, per_request, per_token = self.base, self.per_request, self.per_prefill_token
-        limited = StepTime(base, per_request, per_token, batch, tokens, self.stretch)
-        without = self.work(prompt_tokens, steps)
-        if without <= 0.0:
-            return limited
-        return StepTime(base, per_request, per_token, batch, tokens, limited.work(prompt_tokens, steps) / without)
+        limited, without = replace(self, batch=batch, tokens=tokens), self.work(prompt_tokens, steps)
+        return replace(limited, stretch=limited.work(prompt_tokens, steps) / without) if without > 0.0 else limited
 
 
 LEAST_BATCH, MOST_BATCH = 0.05, 8192.0

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from enum import Enum
 from operator import lt
 from typing import Any, NamedTuple
 
@@ -31,21 +30,11 @@ RESTARTED = 0.25
 Taken for a restart, a counter that was one token lower for one scrape made 15 s of all requests since its start."""
 
 
-class Change(Enum):
-    """Change of a source between two readings."""
-
-    CONTINUED = "continued"
-    RESTARTED = "restarted"
-    DAMAGED = "damaged"
-    """The readings cannot be compared."""
-
-
-def change(before: Sequence[float], now: Sequence[float]) -> Change:
-    """Whether a source continued, restarted or is damaged, by counters that only a restart lowers."""
-    if not any(map(lt, now, before)):
-        return Change.CONTINUED
-    few = all(not new > RESTARTED * old > 0.0 for new, old in zip(now, before, strict=True))
-    return Change.RESTARTED if few else Change.DAMAGED
+def change(before: Sequence[float], now: Sequence[float]) -> tuple[bool, bool]:
+    """Whether a source restarted, and whether it is damaged, by counters that only a restart lowers."""
+    fell = any(map(lt, now, before))
+    many = fell and any(new > RESTARTED * old > 0.0 for new, old in zip(now, before, strict=True))
+    return fell and not many, many
 
 
 def resets(before: Floats, now: Floats) -> tuple[Flags, Flags]:
@@ -105,10 +94,10 @@ def follow(before: Counts | None, now: Counts, *, first: float = math.nan) -> tu
     seconds = now.at - before.at
     if seconds > 0.0 and now.layout != before.layout:
         return now, None
-    found = change(before.figures, now.figures) if seconds > 0.0 else Change.DAMAGED
-    if found is Change.DAMAGED:
+    restarted, damaged = change(before.figures, now.figures) if seconds > 0.0 else (False, True)
+    if damaged:
         return (before if abs(seconds) <= LONGEST_GAP else now), None
-    base = [0.0 if found is Change.RESTARTED else first if math.isnan(old) else old for old in before.figures]
+    base = [0.0 if restarted else first if math.isnan(old) else old for old in before.figures]
     rose = rises(base, now.figures)
     figures = tuple(old if math.isnan(new) else new for new, old in zip(now.figures, base, strict=True))
-    return now._replace(figures=figures), Rise(rose, seconds, found is Change.RESTARTED)
+    return now._replace(figures=figures), Rise(rose, seconds, restarted)

@@ -81,8 +81,7 @@ def updated(
     demand: GatewayDemand | None, observation: Observation, engines: Engines, pool: Pool, now: float
 ) -> GatewayDemand:
     """The demand with one observation, of a pool that may go to zero."""
-    first = demand is None or demand.gateway != pool.gateway
-    if demand is None or first:
+    if demand is None or demand.gateway != pool.gateway:
         demand = GatewayDemand(since=now, gateway=pool.gateway, request_at=now)
     told, arrivals, queue = observation.gateway.at_zero, observation.gateway.arrivals, observation.gateway.queue
     counted, came = _followed(demand.counted, told, now)
@@ -94,18 +93,13 @@ def updated(
     gap = now - (demand.since if demand.known_at is None else demand.known_at) > LONGEST_GAP
     awaited = not serves and observation.requested > 0
     request = came > 0.0 or held > 0.0 or (serves and engines.busy)
-    request_at = now if request or first or gap or awaited else demand.request_at
-    asked, zero_at = demand.asked, demand.zero_at
-    if serves:
-        zero_at, asked, arrived_since, asked_at = None, 0.0, 0.0, None
-    else:
-        zero_at = now if zero_at is None and observation.requested == 0 else zero_at
-        at_zero = zero_at is not None
-        asked, arrived_since = (asked + came, demand.arrived + arrived) if at_zero else (0.0, 0.0)
-        asked_at = demand.asked_at or (now if at_zero and (came > 0.0 or held > 0.0) else None)
-        if observation.requested == 0 and now - request_at >= (pool.idle_after or 0.0):
-            # Nothing was ordered, as in Paused, and whoever asked waits no more.
-            asked, arrived_since, asked_at = 0.0, 0.0, None
+    request_at = now if request or gap or awaited else demand.request_at
+    zero_at = None if serves else demand.zero_at or (now if observation.requested == 0 else None)
+    asked, arrived_since, asked_at = 0.0, 0.0, None
+    # Where nothing was ordered for long, as in Paused, whoever asked waits no more.
+    if zero_at is not None and (observation.requested > 0 or now - request_at < (pool.idle_after or 0.0)):
+        asked, arrived_since = demand.asked + came, demand.arrived + arrived
+        asked_at = demand.asked_at or (now if came > 0.0 or held > 0.0 else None)
     return replace(
         demand,
         request_at=request_at,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from servingpool.decision.increase import Change, change
+from servingpool.decision.increase import change
 from servingpool.decision.params import LONGEST_GAP
 from servingpool.decision.pool import Slo
 from servingpool.recording.format import Buckets, Chunk, Floats, RecordingError, Scrapes
@@ -185,13 +185,13 @@ def _differences(at: Floats, table: Floats, *, began_before: float) -> Floats:
     gauges = [COLUMNS.index(name) for name in GAUGES]
     pairs, begin, counts = [], 0, table[0, COUNTERS].tolist()
     for row, now in enumerate(table[1:, COUNTERS].tolist(), 1):
-        found = change(counts, now)
-        if found is Change.DAMAGED and at[row] - at[begin] <= LONGEST_GAP:
+        reset, damaged = change(counts, now)
+        if damaged and at[row] - at[begin] <= LONGEST_GAP:
             table[row] = np.nan  # left out, as by `increase.follow`
             continue
-        if found is not Change.DAMAGED:
-            pairs.append((begin, row, found is Change.RESTARTED))
-        if found is Change.RESTARTED:
+        if not damaged:
+            pairs.append((begin, row, reset))
+        if reset:
             table[row], counts = np.nan_to_num(table[row]), [0.0] * len(counts)
         begin, counts = row, [old if math.isnan(new) else new for new, old in zip(now, counts, strict=True)]
     start, ends, restarted = np.array(pairs, np.intp).reshape(-1, 3).T

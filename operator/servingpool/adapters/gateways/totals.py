@@ -24,7 +24,7 @@ from servingpool.adapters.prometheus.diagnosis import Cause, PodKey
 from servingpool.adapters.prometheus.gateways import GatewayFigure, GatewayProfile
 from servingpool.adapters.prometheus.samples import ANY_MODEL, FleetReading, ReadRequest
 from servingpool.api.serving_pool import ServingPool
-from servingpool.decision.increase import Change, change, rises
+from servingpool.decision.increase import change, rises
 from servingpool.decision.observation import (
     NO_GATEWAY,
     NOT_EXPOSED,
@@ -262,16 +262,16 @@ class GatewayTotals:
 
     def _add(self, pod: PodKey, profile: GatewayProfile, before: ReplicaMetrics, now: ReplicaMetrics) -> ReplicaMetrics:
         """Add the increase between two samples of a pod. Returns the sample to compare the next one with."""
-        found = change(_counters(profile, before), _counters(profile, now))
-        jumped = found is Change.CONTINUED and self._jumped(pod, before, now)
-        if (found is Change.DAMAGED or jumped) and now.scraped_at <= self.doubted.setdefault(pod, now).scraped_at:
+        restarted, damaged = change(_counters(profile, before), _counters(profile, now))
+        jumped = not (restarted or damaged) and self._jumped(pod, before, now)
+        if (damaged or jumped) and now.scraped_at <= self.doubted.setdefault(pod, now).scraped_at:
             return (
                 before  # unless the next scrape says so too: a gateway restarts within a second, and may count little
             )
         doubted, base = self.doubted.pop(pod, None), before
         if jumped and doubted is not None and not self._jumped(pod, doubted, now):
             base = doubted  # it jumped once and stays there
-        restarted = found is not Change.CONTINUED
+        restarted |= damaged
         if now.scraped_at > base.scraped_at:
             self.rates[pod] = 0.0 if restarted else _most(base, now) / (now.scraped_at - base.scraped_at)
         for name, source in ALL.items():

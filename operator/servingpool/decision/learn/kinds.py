@@ -126,17 +126,10 @@ class Kind:
     speed: float | None = None
     """Capacity of a replica, in replicas of the reference; 0 if it cannot hold TPOT, None until both have served."""
 
-    def step_time(
-        self, params: Params, *, tokens: float, prompt: float, steps: float, batch: float | None = None
-    ) -> StepTime | None:
-        """Step time for a request of so many prompt tokens, and steps of `tokens` each; None before the first step.
-
-        `batch`: requests in a full batch, where others than today's are asked for.
-        """
-        if (step := self.fit.solve(params)) is None:
-            return None
-        most = self.saturation.batch if batch is None else batch
-        return step.limited(batch=most, tokens=tokens, prompt_tokens=prompt, steps=steps)
+    def step_time(self, params: Params, *, tokens: float, prompt: float, steps: float) -> StepTime | None:
+        """Step time for a request of so many prompt tokens, and steps of `tokens` each; None before the first step."""
+        step, batch = self.fit.solve(params), self.saturation.batch
+        return step and step.limited(batch=batch, tokens=tokens, prompt_tokens=prompt, steps=steps)
 
 
 Kinds = tuple[Kind, ...]

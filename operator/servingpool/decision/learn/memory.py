@@ -183,11 +183,11 @@ class Memory:
         """Unix time in seconds of the last observation; None before the first."""
         return float(self.window.rows[-1, Column.AT]) if len(self.window.rows) else None
 
-    def step_time(self, pool: Pool, batch: float | None = None) -> StepTime | None:
-        """Step time as known, with so many requests in a full batch; None before the first."""
+    def step_time(self, pool: Pool) -> StepTime | None:
+        """Step time as known; None before the first."""
         window, params = self.window, pool.params
         (prompt, steps), tokens = window.lengths(self.interval, params), window.tokens_a_step(params)
-        return self.profile.engine.step_time(params, tokens=tokens, prompt=prompt, steps=steps, batch=batch)
+        return self.profile.engine.step_time(params, tokens=tokens, prompt=prompt, steps=steps)
 
     def calm_since(self, pool: Pool) -> float | None:
         """Unix time in seconds, in the last 20 minutes, since which the last curve holds the SLO; None if unknown."""

@@ -109,12 +109,12 @@ def _with_curve_of_the_full_batch(memory: Memory, pool: Pool, before: float) -> 
     A full replica has a load of 1. Seen full for the first time at a load of 0.06, it shows that all loads so far were
     sixteen times as high.
     """
-    if memory.profile.engine.saturation.batch == before:
+    if memory.profile.engine.saturation.batch == before or (step := memory.step_time(pool)) is None:
         return memory
-    old, new = memory.step_time(pool, before), memory.step_time(pool)
-    if old is None or new is None:
+    usual = memory.window.lengths(memory.interval, pool.params)
+    if step.work(*usual) <= 0.0:
         return memory
-    curve = memory.profile.curve.in_other_units(new.stretch / old.stretch)
+    curve = memory.profile.curve.in_other_units(step.work(*usual) / replace(step, batch=before).work(*usual))
     return replace(memory, profile=replace(memory.profile, curve=curve), penalty=None, predicted_by=None)
 
 

@@ -6,8 +6,7 @@ so it is right for engines whose TTFT begins at admission.
 
 What a request costs may be unknown: nothing was decoded yet, a series is missing, samples lack a figure. If requests
 wait for longer than the bound and ever more of them do, the fleet is too small all the same. Only the length of the
-queues and a count of what left them is asked for. The size that follows is a guess: as many times the fleet as more
-comes than it serves, with what waits served within a cold start.
+queues and a count of what left them is asked for. How many replicas are missing is not known, so steps follow.
 """
 
 from __future__ import annotations
@@ -89,8 +88,6 @@ KEPT = 120.0
 """Seconds of looks that are kept, besides the bound."""
 LOOKS = 3
 """Looks in a row, each with more waiting requests than the look before. A damaged figure makes one rise only."""
-STEP = 0.5
-"""Share of the ready replicas that is added where nothing tells how many requests they serve."""
 
 
 class Look(NamedTuple):
@@ -104,17 +101,6 @@ class Look(NamedTuple):
     """Requests that had left the queue by then, cumulative, of each replica that counts them; of a gateway in `""`."""
     running: Reading
     """Requests in the running batches."""
-
-
-class Growth(NamedTuple):
-    """A queue that grows."""
-
-    waiting: float
-    """Requests that wait now."""
-    waited: float
-    """Seconds that the first waiting request has waited at least."""
-    ratio: float
-    """Replicas that would serve arrivals and queue, over the replicas that serve now."""
 
 
 def looked(
@@ -141,25 +127,17 @@ def looked(
     return (*(one for one in before if one.at > at - KEPT - bound), Look(at, math.fsum(queues), left, told))
 
 
-def growth(looks: tuple[Look, ...], bound: float, horizon: float, at: float) -> Growth | None:
-    """Whether ever more requests wait for longer than `bound` seconds; None where that is not shown, or not any more.
+def grows_for(looks: tuple[Look, ...], bound: float, at: float) -> float | None:
+    """Seconds that the first waiting request has waited at least, where ever more wait for longer than `bound` seconds.
 
-    `horizon`: seconds within which what waits is to be served, a cold start from now, which is Unix time `at`.
+    None where that is not shown, or was not within three minutes of `at`, Unix time in seconds.
     """
     if len(looks) < LOOKS or at - looks[-1].at > LONGEST_GAP:
         return None
     if any(new.waiting <= old.waiting for old, new in pairwise(looks[-LOOKS:])):
         return None
     now = looks[-1]
-    since = [one for one in looks[:-1] if now.at - one.at >= bound and _all_wait_still(one, now)]
-    if not since:
-        return None
-    first, begin = since[0], looks[-LOOKS]
-    served, grown = _left(begin, now), now.waiting - begin.waiting
-    seconds = now.at - begin.at
-    if served is None or served <= 0.0:
-        return Growth(now.waiting, now.at - first.at, 1.0 + STEP)
-    return Growth(now.waiting, now.at - first.at, (served + grown + now.waiting * seconds / horizon) / served)
+    return next((now.at - one.at for one in looks[:-1] if now.at - one.at >= bound and _all_wait_still(one, now)), None)
 
 
 def _all_wait_still(then: Look, now: Look) -> bool:
