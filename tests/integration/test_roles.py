@@ -120,12 +120,13 @@ def test_each_role_reaches_its_own_size_and_a_restart_forgets_neither(
         assert work == pytest.approx(shapes[role].work, rel=0.3), "by its own part"
 
     # The next one goes on from there: of pools with several targets nothing else is told, Prometheus's history neither.
+    # On a busy machine its first ticks may see no new scrape, and teach nothing.
     kept = learned(cluster)
     operator.start()
     operator.wait_ticks(5)
     assert operator.process.stop() == 0, operator.process.log_tail()
     assert cluster.condition("apart", "Calibrating") == ("False", "Learned")
-    assert all(again > kept[role] > 0.0 for role, again in learned(cluster).items()), (kept, learned(cluster))
+    assert all(again >= kept[role] > 0.0 for role, again in learned(cluster).items()), (kept, learned(cluster))
 
     stood = standing(cluster, before)
     for (at, replicas), (until, _) in zip(stood, [*stood[1:], (math.inf, {})], strict=True):
