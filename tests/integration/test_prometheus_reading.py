@@ -32,8 +32,6 @@ STARTED = time.time()
 REQUEST = ReadRequest(ttft_bounds=frozenset({2.0}), tpot_bounds=frozenset({0.1}))
 TTFT_BUCKETS = (0.5, 1.0, 2.5, 5.0, 7.5)
 TPOT_BUCKETS = (0.025, 0.05, 0.1, 0.15, 0.2, 0.4)
-QUEUE_BUCKETS = (2.0, 2.5)
-"""Those next to the TTFT bound."""
 
 
 def filled(scale: int, *, engine: str = "0") -> str:
@@ -89,7 +87,6 @@ def expected(page: str, pod: str, scraped_at: float) -> ReplicaMetrics:
         time_to_first_token=histogram(page, "time_to_first_token_seconds", TTFT_BUCKETS),
         inter_token_latency=histogram(page, "inter_token_latency_seconds", ()),
         time_per_output_token=histogram(page, "request_time_per_output_token_seconds", TPOT_BUCKETS),
-        queue_time=histogram(page, "request_queue_time_seconds", QUEUE_BUCKETS),
     )
 
 
@@ -208,12 +205,13 @@ async def test_a_label_matcher_narrows_the_reading(url: str) -> None:
 async def test_history_is_read_as_it_was(url: str) -> None:
     await (await scraped(url, PAGES.keys() - {"silent"})).aclose()
     end = time.time()
-    past = await past_of(url, REQUEST, end - 3600, end, "reading", "no-such")
+    past = await past_of(url, replace(REQUEST, recorded=True), end - 3600, end, "reading", "no-such")
     elsewhere = await past_of(url, REQUEST, end - 10, end, "no-such")
     assert len(past) == 3601
     assert past[0][1] == {}
     (page,) = past[-1][1]["reading", "plain"].values()
-    assert page == expected(PAGES["plain"], "plain", page.scraped_at)
+    waits = histogram(PAGES["plain"], "request_queue_time_seconds", (0.5, 1.0, 2.0, 2.5, 5.0, 10.0))
+    assert page == replace(expected(PAGES["plain"], "plain", page.scraped_at), queue_time=waits)
     assert STARTED < page.scraped_at <= end
     assert all(pages == {} for _, pages in elsewhere)
 

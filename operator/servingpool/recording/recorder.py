@@ -70,7 +70,7 @@ async def record(
     own = re.compile(pods_of(header.target, header.sort)).fullmatch
     bounds, replicas = frozenset(LADDER), requested_replicas(header.namespace, header.target, header.sort)
     request = ReadRequest(
-        engine=header.engine, ttft_bounds=bounds, tpot_bounds=bounds, pods=pods_of_any([(header.target, header.sort)])
+        header.engine, bounds, bounds, pods=pods_of_any([(header.target, header.sort)]), recorded=True
     )
     at, length, failed = since, FIRST, 0
     while at < header.end:

@@ -91,8 +91,8 @@ class PrometheusBackend:
         self._workers = Workers(config)
         self._gate = asyncio.Semaphore(config.concurrency)
         self._known: dict[_Which, _Known] = {}
-        self._queries: dict[tuple[str, bool], Queries] = {}
-        """Queries by engine or gateway."""
+        self._queries: dict[tuple[str, bool, bool], Queries] = {}
+        """Queries by the arguments of `_queries_for`."""
         self._told: set[tuple[PodKey, str]] = set()
         """Log lines written about pods."""
 
@@ -104,7 +104,7 @@ class PrometheusBackend:
         that is Prometheus's own, so that a skewed clock here makes nothing look stale. Of an engine that exports
         nothing there is no sample, and none is asked for. ValueError for an engine without a profile.
         """
-        queries = self._queries_for(request.engine, gateway=request.gateway)
+        queries = self._queries_for(request.engine, gateway=request.gateway, recorded=request.recorded)
         if queries.profile.metered:
             return FleetReading(at=now, samples={}, stale={}, profile=queries.profile)
         deadline = self._workers.deadline()
@@ -184,7 +184,7 @@ class PrometheusBackend:
         are more than `most_samples` (of one pod at one time each), for memory. All its queries together take at most
         the timeout.
         """
-        queries = self._queries_for(request.engine)
+        queries = self._queries_for(request.engine, recorded=request.recorded)
         models = tuple(sorted(request.models))
         scope = Scope(request.match_labels, tuple(sorted(namespaces)), models=models, pods=request.pods)
         steps = int((end - start) / step + 1e-6) + 1
@@ -240,11 +240,11 @@ class PrometheusBackend:
         """Let go of connections and threads."""
         self._workers.close()
 
-    def _queries_for(self, name: str, *, gateway: bool = False) -> Queries:
-        if (name, gateway) not in self._queries:
+    def _queries_for(self, name: str, *, gateway: bool = False, recorded: bool = True) -> Queries:
+        if (which := (name, gateway, recorded)) not in self._queries:
             profile = gateway_of(name, self._gateways).metrics if gateway else profile_of(name, self._engines)
-            self._queries[name, gateway] = Queries(profile, self.config.labels)
-        return self._queries[name, gateway]
+            self._queries[which] = Queries(profile if recorded else profile.deciding, self.config.labels)
+        return self._queries[which]
 
     def _tell(self, answers: Collection[Unread]) -> Unread:
         """Log rows that could not be read, of several answers together. Each pod is logged once."""

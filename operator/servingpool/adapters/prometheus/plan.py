@@ -61,17 +61,17 @@ class Plan:
     def of(cls, queries: Queries, layout: Layout, request: ReadRequest) -> Plan:
         """The plan for a request, given the buckets that exist."""
         asked = [
-            (Figure.TIME_TO_FIRST_TOKEN, request.ttft_bounds, True),
-            (Figure.TIME_PER_OUTPUT_TOKEN, request.tpot_bounds, True),
-            (Figure.QUEUE_TIME, request.ttft_bounds, False),  # no percentile of it is shown
+            (Figure.TIME_TO_FIRST_TOKEN, request.ttft_bounds),
+            (Figure.TIME_PER_OUTPUT_TOKEN, request.tpot_bounds),
+            (Figure.QUEUE_TIME, request.ttft_bounds),
         ]
         chosen = {
-            queries.source(series): layout.choose(series.name, bounds, neighbours=neighbours)
-            for figure, bounds, neighbours in asked
+            queries.source(series): layout.choose(series.name, bounds)
+            for figure, bounds in asked
             for series in queries.profile.figures.get(figure, ())
             if series.name
         }
-        columns = Columns(queries, chosen, [figure for figure, bounds, _ in asked if bounds])
+        columns = Columns(queries, chosen, [figure for figure, bounds in asked if bounds])
         texts = {source: sorted(set().union(*buckets.values())) for source, buckets in chosen.items()}
         return cls(queries, columns, texts, layout.engines * columns.width, layout.targets)
 

@@ -65,6 +65,8 @@ class ReadRequest:
     """Pods that had no sample when they were last read: the reading is to say why."""
     gateway: bool = False
     """`engine` is the name of a gateway, whose pods are read."""
+    recorded: bool = False
+    """Also the figure that serves recorded histories alone."""
 
     def __post_init__(self) -> None:
         for name, _ in self.match_labels:
@@ -252,7 +254,7 @@ class Layout:
             found[which[0]][Buckets.of(each, texts[which])] = None
         return cls({name: tuple(each) for name, each in found.items()}, engines.total(), frozenset(doubled), **more)
 
-    def choose(self, name: str, bounds: Collection[float], *, neighbours: bool = True) -> dict[float, frozenset[str]]:
+    def choose(self, name: str, bounds: Collection[float]) -> dict[float, frozenset[str]]:
         """The buckets of a histogram to read for these SLO bounds, ascending, with their texts.
 
         What is read for one bound does not depend on the others, and for one namespace not on the pods of others: their
@@ -260,10 +262,7 @@ class Layout:
         """
         found: dict[float, frozenset[str]] = {}
         for there in self.buckets.get(name, ()):
-            chosen = {
-                place for bound in bounds for place in _places(there.bounds, there.rare, bound, neighbours=neighbours)
-            }
-            for place in chosen:
+            for place in {place for bound in bounds for place in _places(there.bounds, there.rare, bound)}:
                 le = there.bounds[place]
                 found[le] = found.get(le, frozenset()) | there.texts[place]
         return dict(sorted(found.items()))
@@ -274,19 +273,17 @@ def with_own_buckets(sample: ReplicaMetrics, ttft: float | None, tpot: float | N
 
     A histogram with a bound and without buckets is Unknown: all its requests would count as late.
     """
-    each = {"time_to_first_token": ttft, "inter_token_latency": None, "time_per_output_token": tpot, "queue_time": ttft}
-    own: dict[str, Any] = {
-        name: _own(getattr(sample, name), bound, neighbours=name != "queue_time") for name, bound in each.items()
-    }
+    each = {"time_to_first_token": ttft, "inter_token_latency": None, "time_per_output_token": tpot}
+    own: dict[str, Any] = {name: _own(getattr(sample, name), bound) for name, bound in each.items()}
     return sample if all(getattr(sample, name) is one for name, one in own.items()) else replace(sample, **own)
 
 
-def _own(histogram: Histogram | Unknown, bound: float | None, *, neighbours: bool = True) -> Histogram | Unknown:
+def _own(histogram: Histogram | Unknown, bound: float | None) -> Histogram | Unknown:
     if isinstance(histogram, Unknown):
         return histogram
     if bound is not None and not histogram.bounds:
         return PARTS["buckets"] if histogram.count else histogram
-    places = () if bound is None else _places(histogram.bounds, frozenset(), bound, neighbours=neighbours)
+    places = () if bound is None else _places(histogram.bounds, frozenset(), bound)
     if len(places) == len(histogram.bounds):
         return histogram
     bounds, counts = ([column[place] for place in places] for column in (histogram.bounds, histogram.counts))
@@ -294,12 +291,11 @@ def _own(histogram: Histogram | Unknown, bound: float | None, *, neighbours: boo
 
 
 @lru_cache(maxsize=4_096)
-def _places(bounds: tuple[float, ...], rare: frozenset[float], bound: float, *, neighbours: bool) -> tuple[int, ...]:
+def _places(bounds: tuple[float, ...], rare: frozenset[float], bound: float) -> tuple[int, ...]:
     """Where among ascending bounds the two around `bound` are, and its neighbours. `rare`: some pods lack them."""
     above = bisect_right(bounds, bound * (1 + _EQUAL))
     orders = [bounds[:above][::-1], bounds[above:]]
-    if neighbours:
-        orders += [tuple(sorted(bounds, key=_from(bound * factor))) for factor in _NEIGHBOURS]
+    orders += [tuple(sorted(bounds, key=_from(bound * factor))) for factor in _NEIGHBOURS]
     needed = {le for order in orders for le in _until_shared(order, rare)}
     return tuple(place for place, le in enumerate(bounds) if le in needed)
 

@@ -274,6 +274,12 @@ class EngineMetrics(Section):
         return estimated or self.metered
 
     @property
+    def deciding(self) -> Self:
+        """The profile without the figure that serves recorded histories alone."""
+        read = {figure: series for figure, series in self.figures.items() if figure is not Figure.QUEUE_TIME}
+        return self.model_copy(update={"figures": read})
+
+    @property
     def metered(self) -> bool:
         """Whether the engine exports nothing at all, so that a gateway must count its work."""
         return not self.figures
