@@ -10,25 +10,26 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from servingpool.catalogue.metrics import Metric
-from servingpool.decision.engine import StepTime
 from servingpool.decision.learn.forecast import Rule
 from servingpool.decision.learn.memory import Memory, UpdateResult
 from servingpool.decision.learn.step_time import Saturation
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.lateness import Lateness, Queues, Witness
-from servingpool.decision.observe.window import Demand, rate_window
+from servingpool.decision.observe.window import rate_window
 from servingpool.decision.params import LONGEST_GAP, MINUTE
 from servingpool.decision.plan import Plan
 from servingpool.decision.pool import Pool
 from servingpool.decision.words import span
 
 NEVER_FULL = Unknown("no replica was seen full")
+NO_SCRAPES = Unknown("no scrapes to take a rate from")
 EACH_ROLE = Unknown("prefill and decode have one each")
 Part = TypeVar("Part")
 Join = Callable[[Any, Any], Any]
@@ -41,7 +42,8 @@ class Sources(NamedTuple):
     pool: Pool
     memory: Memory
     update: UpdateResult
-    plan: Plan | Unknown
+    plan: Plan | None
+    """The raw need; None where it is not known."""
     queues: Queues
     now: float
     judge: Lateness
@@ -49,11 +51,8 @@ class Sources(NamedTuple):
     """Why the SLO is not judged."""
     overdue: float
     """Requests that have waited for too long already."""
-
-    @property
-    def no_rate(self) -> Unknown:
-        """Why no demand is known."""
-        return self.plan if isinstance(self.plan, Unknown) else Unknown("no scrapes to take a rate from")
+    no_rate: Unknown
+    """Why no demand is known."""
 
     @property
     def full(self) -> Saturation:
@@ -111,19 +110,7 @@ def of(
     return figure(metric, lambda on: on.no_rate if (found := part(on)) is None else read(found), join)
 
 
-def plan(on: Sources) -> Plan | None:
-    """The raw need."""
-    return None if isinstance(on.plan, Unknown) else on.plan
-
-
-def demand(on: Sources) -> Demand | None:
-    """Arrivals and their work."""
-    return on.update.demand
-
-
-def step(on: Sources) -> StepTime | None:
-    """The step time."""
-    return on.update.step
+plan, demand, step = attrgetter("plan"), attrgetter("update.demand"), attrgetter("update.step")
 
 
 def rule(on: Sources) -> Rule | None:
@@ -162,7 +149,7 @@ def safe_load(plan: Plan) -> Reading:
 
 def highest(on: Sources) -> float | None:
     """The highest recommendation of the scale-down window."""
-    return None if isinstance(on.plan, Unknown) else on.memory.highest_recommendation
+    return None if on.plan is None else on.memory.highest_recommendation
 
 
 def first_token(on: Sources) -> Reading:
@@ -213,7 +200,7 @@ def attainment(on: Sources) -> Reading:
 class Figures:
     """Measured and estimated figures of a pool; Unknown where a figure could not be told."""
 
-    arrivals: Reading = of(demand, Metric.ARRIVAL_RATE, lambda it: it.arrivals, first)
+    arrivals: Reading = of(demand, Metric.ARRIVAL_RATE, attrgetter("arrivals"), first)
     """Requests/s over the last half minute, or two scrapes."""
     generation_rate: Reading = of(rate(Column.GENERATED), Metric.GENERATION_TOKENS_RATE, float, second)
     """Output tokens/s, aggregate over the pool."""
@@ -249,33 +236,33 @@ class Figures:
     """Requests/s that a replica served while requests waited for it."""
     full_tokens: Reading = figure(Metric.FULL_REPLICA_TOKENS, lambda on: on.while_full(on.full.tokens))
     """Output tokens/s that a replica yielded while requests waited for it."""
-    step_base: Reading = of(step, Metric.STEP_BASE, lambda it: it.base)
+    step_base: Reading = of(step, Metric.STEP_BASE, attrgetter("base"))
     """Seconds of an engine step with no work in it."""
-    step_per_request: Reading = of(step, Metric.STEP_PER_REQUEST, lambda it: it.per_request)
+    step_per_request: Reading = of(step, Metric.STEP_PER_REQUEST, attrgetter("per_request"))
     """Seconds that each decoding request adds to a step."""
-    step_per_prefill_token: Reading = of(step, Metric.STEP_PER_PREFILL_TOKEN, lambda it: it.per_prefill_token)
+    step_per_prefill_token: Reading = of(step, Metric.STEP_PER_PREFILL_TOKEN, attrgetter("per_prefill_token"))
     """Seconds that each prefill token adds to a step."""
-    work_per_request: Reading = of(demand, Metric.WORK_PER_REQUEST, lambda it: it.work_per_request)
+    work_per_request: Reading = of(demand, Metric.WORK_PER_REQUEST, attrgetter("work_per_request"))
     """Replica-seconds that the usual request costs."""
     load: Reading = of(load, Metric.LOAD, float)
     """Offered work over the capacity of the ready replicas; near 1 queues grow."""
     safe_load: Reading = of(plan, Metric.SAFE_LOAD, safe_load)
     """The highest load at which the expected misses are still within the allowance; Unknown where none is."""
-    miss_floor: Reading = of(plan, Metric.MISS_FLOOR, lambda it: it.curve.floor)
+    miss_floor: Reading = of(plan, Metric.MISS_FLOOR, attrgetter("curve.floor"))
     """Share of requests expected to miss at any fleet size."""
     miss_calibration: Reading = figure(
         Metric.MISS_CALIBRATION, lambda on: on.memory.profile.calibration.ratio(on.pool.params)
     )
     """Misses observed for each that the curve predicted, 1 to 4."""
-    persistence: Reading = of(rule, Metric.PERSISTENCE, lambda it: it.persistence)
+    persistence: Reading = of(rule, Metric.PERSISTENCE, attrgetter("persistence"))
     """Part of a jump above the usual demand that lasts for a cold start, 0 to 1."""
-    usual_persistence: Reading = of(rule, Metric.USUAL_PERSISTENCE, lambda it: it.reversion)
+    usual_persistence: Reading = of(rule, Metric.USUAL_PERSISTENCE, attrgetter("reversion"))
     """Part of the usual demand's distance from the hour's mean that lasts for a cold start, 0 to 1."""
-    forecast: Reading = of(plan, Metric.FORECAST, lambda it: it.expected)
+    forecast: Reading = of(plan, Metric.FORECAST, attrgetter("expected"))
     """Expected work at the horizon, in replicas kept fully busy."""
-    burst: Reading = of(plan, Metric.BURST, lambda it: it.burst)
+    burst: Reading = of(plan, Metric.BURST, attrgetter("burst"))
     """Work at the horizon that 1 in 20 of the possible outcomes exceeds, in replicas kept fully busy."""
-    backlog: Reading = of(plan, Metric.BACKLOG, lambda it: it.backlog)
+    backlog: Reading = of(plan, Metric.BACKLOG, attrgetter("backlog"))
     """Replicas that the queues keep busy at the horizon."""
     horizon: float = figure(Metric.HORIZON, lambda on: on.memory.horizon(on.pool), max)
     """Seconds: how long a replica ordered now takes to serve."""
@@ -285,15 +272,15 @@ class Figures:
         Metric.SLOW_BUDGET_FACTOR, lambda on: on.memory.profile.budget.slow_factor(on.pool.params)
     )
     """Factor on the planned misses by the misses of the last day, 0.7 to 1.29."""
-    allowance: Reading = of(plan, Metric.ALLOWANCE, lambda it: it.allowance)
+    allowance: Reading = of(plan, Metric.ALLOWANCE, attrgetter("allowance"))
     """Share of requests that the fleet is sized to miss."""
-    penalty: Reading = of(plan, Metric.MISS_PENALTY, lambda it: it.penalty)
+    penalty: Reading = of(plan, Metric.MISS_PENALTY, attrgetter("penalty"))
     """Penalty of a miss, in replicas for the work that keeps a replica busy."""
-    for_forecast: Reading = of(plan, Metric.NEEDED_FOR_FORECAST, lambda it: it.for_forecast)
+    for_forecast: Reading = of(plan, Metric.NEEDED_FOR_FORECAST, attrgetter("for_forecast"))
     """Cheapest fleet for the possible demand at the horizon. The need is the largest of these three."""
-    for_initial_fleet: Reading = of(plan, Metric.NEEDED_FOR_INITIAL_FLEET, lambda it: it.for_initial_fleet)
+    for_initial_fleet: Reading = of(plan, Metric.NEEDED_FOR_INITIAL_FLEET, attrgetter("for_initial_fleet"))
     """Replicas kept because the initial fleet is evidence of demand."""
-    for_present_load: Reading = of(plan, Metric.NEEDED_FOR_PRESENT_LOAD, lambda it: it.for_present_load)
+    for_present_load: Reading = of(plan, Metric.NEEDED_FOR_PRESENT_LOAD, attrgetter("for_present_load"))
     """Cheapest fleet for the demand of now, where less is forecast than stands; else 0."""
     recommended: Reading = of(highest, Metric.RECOMMENDED_REPLICAS, float)
     """Most replicas that were recommended within the scale-down window."""
@@ -311,7 +298,8 @@ def figures(
     """Figures of the pool, measured and estimated; Unknown where a figure is not known."""
     judge = Lateness(memory.window, memory.profile.queue_in_ttft.excluded, pool)
     unjudged, overdue = _unjudged(memory, now), queues.overdue(pool.slo.time_to_first_token)
-    on = Sources(pool, memory, update, plan, queues, now, judge, unjudged, overdue)
+    known, no_rate = (None, plan) if isinstance(plan, Unknown) else (plan, NO_SCRAPES)
+    on = Sources(pool, memory, update, known, queues, now, judge, unjudged, overdue, no_rate)
     return Figures(**{name: row.find(on) for name, row in ROWS.items()})
 
 

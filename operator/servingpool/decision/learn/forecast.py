@@ -77,7 +77,7 @@ class Outlook(NamedTuple):
         """
         samples, weights = self.samples[0, :-1], self.weights[0, :-1]
         order = samples.argsort()
-        place = int(weights[order].cumsum().searchsorted((1.0 - share) * weights.sum()))
+        place = int(weights[order].cumsum().searchsorted((1.0 - share) * np.add.reduce(weights)))
         return float(samples[order[min(place, len(order) - 1)]])
 
 
@@ -128,7 +128,7 @@ class Forecast:
         weight = elapsed / (min(self.seen, HOUR) + elapsed) if self.seen > 0.0 else 1.0
         mean = Rates(*(old + (new - old) * weight for old, new in zip(self.mean, demand, strict=True)))
         due = [(then, was_usual, demand) for at, then, was_usual in self.pending if at <= now]
-        pending = tuple(moment for moment in self.pending if moment[0] > now)
+        pending = tuple([moment for moment in self.pending if moment[0] > now])
         # Spread over the horizon: were the oldest dropped, a horizon longer than all that is kept would teach nothing.
         spacing = max(SPACING, 2 * horizon / FORECASTS_KEPT)
         if files and (not pending or now + horizon >= pending[-1][0] + spacing):

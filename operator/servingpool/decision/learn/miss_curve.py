@@ -222,7 +222,7 @@ class MissCurve:
         # Beyond a replica that was seen full a queue grows: who is on time there has come before it.
         of_knee[highest_knee * 1.05 < KNEES] -= UNPROVEN if shape is OBSERVED else BEYOND_PHYSICS
         of_rise = grid.log_hit @ met + of_steepness + of_knee.repeat(len(STEEPNESS))
-        of_floor = met.sum() * grid.log_hit_of_floor + grid.log_prior_of_floor
+        of_floor = np.add.reduce(met) * grid.log_hit_of_floor + grid.log_prior_of_floor
         of_floor -= UNPROVEN * np.log(np.maximum(FLOORS / most_floor, 1.0))
         weight = np.add.outer(of_rise, of_floor).ravel()
         late_bins = (late > NOTHING).nonzero()[0]
@@ -230,10 +230,10 @@ class MissCurve:
             bins = slice(late_bins[0], late_bins[-1] + 1)
             weight += late[bins] @ grid.log_miss[bins]
         # The exponential of what is far below is a denormal, which takes longer than all the rest.
-        highest = weight.max()
+        highest = np.maximum.reduce(weight)
         likely = (weight > highest + LOG_UNLIKELY).nonzero()[0]
         weight = np.exp(weight[likely] - highest)
-        weight /= weight.sum()
+        weight /= np.add.reduce(weight)
         miss = np.maximum.accumulate(weight @ grid.miss.take(likely, axis=0))
         return Curve(miss, float(weight @ grid.floor[likely]), highest_knee, params.aftermath)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
 from servingpool.decision.engine import Wait
@@ -60,7 +60,8 @@ class QueueInTtft:
         if slope is None:
             return added
         # Clients that give up make a wait look longer and the slope smaller, so a verdict is not turned by a little.
-        return replace(added, excluded=slope < params.included_slope * (2.0 if self.excluded else 1.0))
+        excluded = slope < params.included_slope * (2.0 if self.excluded else 1.0)
+        return QueueInTtft(added.moments, added.queued, excluded)
 
     @property
     def slope(self) -> float | None:

@@ -95,10 +95,10 @@ class StepTimeFit:
             speed = math.exp(max(-1.0, min(1.0, ratio)) * min(1.0, elapsed / params.renewal))
         of_gram, of_moment = keep / speed**2, keep / speed
         rows = np.array((base, decoding, prefill)) / (NOISE * itl)
-        products, moments = rows @ rows.T / len(steps), rows.sum(axis=1) / (NOISE * len(steps))
-        gram = tuple(held * of_gram + more for held, more in zip(self.gram, products.ravel().tolist(), strict=True))
-        moment = tuple(held * of_moment + more for held, more in zip(self.moment, moments.tolist(), strict=True))
-        mean = float(itl.mean())
+        products, moments = rows @ rows.T / len(steps), np.add.reduce(rows, axis=1) / (NOISE * len(steps))
+        gram = tuple([held * of_gram + more for held, more in zip(self.gram, products.ravel().tolist(), strict=True)])
+        moment = tuple([held * of_moment + more for held, more in zip(self.moment, moments.tolist(), strict=True)])
+        mean = float(np.add.reduce(itl)) / len(itl)
         scale = mean if self.windows == 0.0 else self.scale + (mean - self.scale) / (min(self.windows, 40.0) + 1.0)
         return StepTimeFit(gram, moment, self.windows * keep + 1.0, scale, drift, renewing)
 

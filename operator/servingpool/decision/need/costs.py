@@ -108,7 +108,7 @@ def cheapest(
     outlook: Outlook, curve: Curve, allowance: float, penalties: Sequence[float], frontier: Frontier
 ) -> Cheapest:
     """The cheapest fleet for each state at each penalty."""
-    highest = float(outlook.samples.max())
+    highest = float(np.maximum.reduce(outlook.samples, axis=None))
     if highest <= 0.0:
         nothing = np.zeros(1)
         return Cheapest(np.zeros((len(outlook.expected), len(penalties))), (), nothing + 1.0, nothing, 0.0)
@@ -204,7 +204,7 @@ def _spread(outlook: Outlook) -> tuple[Array, Array]:
     Without the lowest levels, down to which no state comes.
     """
     samples = outlook.samples
-    highest = max(float(samples.max()), NOTHING)
+    highest = max(float(np.maximum.reduce(samples, axis=None)), NOTHING)
     # In place, for a penalty weighs 60,000 samples.
     above = samples / highest
     np.log(np.maximum(above, LEAST_LEVEL, out=above), out=above)
@@ -220,5 +220,5 @@ def _spread(outlook: Outlook) -> tuple[Array, Array]:
     at += 1
     likely += np.bincount(at.ravel(), above.ravel(), size)
     by_state = np.asarray(likely, dtype=np.float64).reshape(-1, LEVELS)
-    lowest = int(by_state.any(axis=0).argmax())
+    lowest = int(np.logical_or.reduce(by_state).argmax())
     return highest * SHARES[lowest:, None], by_state[:, lowest:]

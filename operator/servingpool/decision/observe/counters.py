@@ -93,7 +93,7 @@ class EngineDelta(NamedTuple):
     @property
     def busiest(self) -> float:
         """Requests that decoded in the fullest replica."""
-        return max((one.decoding for one in self.steps), default=0.0)
+        return max([one.decoding for one in self.steps], default=0.0)
 
 
 class CounterDelta(NamedTuple):
@@ -189,7 +189,7 @@ def diff_counters(
     ready = {replica.name: replica for replica in observation.ready}
     table = _table(observation, pool, ready, last.samples, known)
     found, samples, damaged, left_out = _compared(table, ready, known)
-    sums, grown = found.increase.sum(axis=0), _growth(found)
+    sums, grown = np.add.reduce(found.increase), _growth(found)
     # A replica whose scrape was lost, or that is not Ready for a moment, is compared with its last sample.
     alive = ready.keys() | {replica.name for replica in observation.starting}
     samples = {name: one for name, one in last.samples.items() if name in alive} | samples
@@ -251,10 +251,10 @@ def _table(
     begun, reset = figures[:, Column.BEGUN], restarted | fell
     left = np.where(reset, begun, np.fmax(begun, was[:, Column.BEGUN])).tolist()
     # A request that comes between two steps waits for the next step. With room it counts as none that waits.
-    full_from = {one.target: known.full_from.get(one.target, 0.0) for one in observation.ready}
+    full_from = {target: known.full_from.get(target, 0.0) for target in {one.target for one in observation.ready}}
     room = (gauges[:, 0] < [full_from[ready[one.replica].target] for one in metrics]).tolist()
-    held = np.fmax(gauges, 0.0).sum(axis=1)
-    moved = (figures[:, PROGRESS] != was[:, PROGRESS]).any(axis=1) | (held <= 0.0) | ~recent
+    held = np.add.reduce(np.fmax(gauges, 0.0), axis=1)
+    moved = np.logical_or.reduce(figures[:, PROGRESS] != was[:, PROGRESS], axis=1) | (held <= 0.0) | ~recent
     moved_at = np.where(moved, at, [one.moved_at for one in before]).tolist()
     # Each replica's `Sample.most_prompts`. It begins anew when a request begins; until then it grows with what is held.
     # The allowance is wide, because some engines count a prompt when its request ends, others before its first token.
@@ -300,7 +300,7 @@ def _compared(
     # With a count of requests that stood for an hour 5% of them were lost, and 3 replicas ended as 11.
     most = [one.most_prompts if one.held > 0.0 else math.inf for one in table.now]
     stands = table.figures[:, Column.PROMPTS] > most
-    out = partial | stands | (recent & (table.fell | lost.any(axis=1)))
+    out = partial | stands | (recent & (table.fell | np.logical_or.reduce(lost, axis=1)))
     samples: dict[str, Sample] = {}
     for place in out.nonzero()[0].tolist():
         why = [name for column, name in OPTIONAL.items() if lost[place, column]]
@@ -311,8 +311,8 @@ def _compared(
         damaged[table.metrics[place].replica] = said
     rows = (recent & ~out & ~restarted).nonzero()[0]
     now = table.now if len(rows) == len(before) else [table.now[place] for place in rows]
-    odd = outliers(table.figures[rows], was[rows], now, [before[place] for place in rows], known).any(axis=1)
-    for place in rows[odd].tolist():
+    odd = outliers(table.figures[rows], was[rows], now, [before[place] for place in rows], known)
+    for place in rows[np.logical_or.reduce(odd, axis=1)].tolist():
         name = table.metrics[place].replica
         old, doubt = compared_with(table.now[place], before[place], known)
         if doubt is not None:

@@ -143,7 +143,7 @@ class Tail:
         now = {name: (*one.counts, one.count) for name, one in histograms.items() if one.bounds == common}
         before = now | {name: counts for name, counts in known.previous.items() if name in now}
         rose, damaged = risen(np.array(list(before.values())), np.array(list(now.values())))
-        counts, each = keep * np.array(known.counts) + rose.sum(axis=0), zip(now.items(), damaged, strict=True)
+        counts, each = keep * np.array(known.counts) + np.add.reduce(rose), zip(now.items(), damaged, strict=True)
         return Tail(bounds, tuple(counts.tolist()), {name: one for (name, one), lost in each if not lost})
 
     def at(self, share: float) -> Reading:

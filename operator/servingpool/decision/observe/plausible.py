@@ -23,6 +23,7 @@ from servingpool.decision.observe.confirm import FAR, SLACK, Level
 from servingpool.decision.observe.samples import Sample
 from servingpool.decision.pool import Slo
 
+any_of = np.logical_or.reduce
 OFTEN = 3.0
 """Ratio to the usual rate up to which no figure is looked at twice, and to what there is time for."""
 EQUAL = 1.0 + 1e-6
@@ -82,14 +83,14 @@ class Usual:
     @cached_property
     def each(self) -> tuple[float, ...]:
         """Each figure over the requests; empty where the usual is not known."""
-        return tuple(figure / self.requests for figure in self.sums) if self.requests > 0.0 else ()
+        return tuple([figure / self.requests for figure in self.sums]) if self.requests > 0.0 else ()
 
     def exceeded(self, increase: Floats, seconds: Floats) -> Flags:
         """Of each replica, a row each, whether some figure rose by more than often happens; all where none is usual."""
         if self.requests <= 0.0:
             return np.ones(len(increase), dtype=bool)
         often = OFTEN * seconds / self.covered + SLACK / self.requests
-        more: Flags = np.logical_or.reduce(increase > often[:, None] * self.sums, axis=1)
+        more: Flags = any_of(increase > often[:, None] * self.sums, axis=1)
         return more
 
 
@@ -112,9 +113,9 @@ def outliers(figures: Floats, was: Floats, now: Sequence[Sample], before: Sequen
     least = (beyond - 1.0) * np.where(placed, upper, 0.0) + between * lower
     return np.array(
         (
-            (figures[:, PARTS] > EQUAL * figures[:, WHOLES]).any(axis=1),
-            (figures[:, NEVER_FALL] * EQUAL < was[:, NEVER_FALL]).any(axis=1),
-            (figures[:, DERIVED] < 0.9 * was[:, DERIVED] - SLACK).any(axis=1),
+            any_of(figures[:, PARTS] > EQUAL * figures[:, WHOLES], axis=1),
+            any_of(figures[:, NEVER_FALL] * EQUAL < was[:, NEVER_FALL], axis=1),
+            any_of(figures[:, DERIVED] < 0.9 * was[:, DERIVED] - SLACK, axis=1),
             known.exceeded(rise, seconds),
             placed & (least > rise[:, Column.TTFT_SUM] * EQUAL),
         )
@@ -188,7 +189,7 @@ def with_believed_gauges(
     gauges = np.array([(one.running, one.waiting) for one in shown], np.float64).reshape(-1, 2)
     metrics = list(shown)
     levels = [old.level if hidden else None for old, hidden in zip(before, np.isnan(gauges[:, 1]), strict=True)]
-    odd = (gauges < 0.0).any(axis=1) | (gauges[:, 0] > MOST_BATCH) | (gauges[:, 1] > 0.0)
+    odd = any_of(gauges < 0.0, axis=1) | (gauges[:, 0] > MOST_BATCH) | (gauges[:, 1] > 0.0)
     for place in odd.nonzero()[0].tolist():
         one, old, (running, waiting) = shown[place], before[place], gauges[place].tolist()
         seconds = one.scraped_at - old.at

@@ -116,12 +116,11 @@ class SampleWindow:
 
     def last(self, seconds: float) -> Slice:
         """The ticks of the last `seconds`, up to the last tick."""
-        window = self._slices.get(seconds)
-        if window is None:
+        if seconds not in self._slices:
             at = self.rows[:, Column.AT]
             begin = at.searchsorted(at[-1] - seconds + 1e-6, "right") if len(at) else 0
-            window = self._slices[seconds] = Slice(self.rows[begin:])
-        return window
+            self._slices[seconds] = Slice(self.rows[begin:])
+        return self._slices[seconds]
 
     def lengths(self, interval: float, params: Params) -> tuple[float, float]:
         """Mean prompt tokens of a request, and steps that decode it, where scrapes come every `interval` seconds.
@@ -146,7 +145,7 @@ class SampleWindow:
     def demand(self, step: StepTime, interval: float, params: Params) -> Demand | None:
         """Demand now; None where too little was covered to tell."""
         window = self.last(rate_window(interval, params))
-        served, queued, rejected = (window.rate(figure) for figure in (Column.BEGUN, Column.QUEUED, Column.REJECTED))
+        served, queued, rejected = [window.rate(figure) for figure in (Column.BEGUN, Column.QUEUED, Column.REJECTED)]
         if served is None or queued is None or rejected is None:
             return None
         # The gateway's queue before the window's first tick is in the row before it.
@@ -197,7 +196,7 @@ class Slice:
 
     def __init__(self, rows: Array) -> None:
         self.rows = rows
-        self.sums: list[float] = rows.sum(axis=0).tolist()
+        self.sums: list[float] = np.add.reduce(rows).tolist()
         """Of each column over these ticks, counted on the replicas that were seen: a decision asks for forty."""
         self.seconds, self.covered = self.sums[Column.SPAN], self.sums[Column.COVERED]
         """Their length, and the replica-seconds whose counters were seen."""
@@ -209,8 +208,8 @@ class Slice:
         A tick without a ready replica, or without a scrape, saw no traffic at all: it is not a tick without demand.
         """
         seen = self.rows[self.rows[:, Column.COVERED] > 0.0]
-        seconds = float(seen[:, Column.SPAN].sum())
-        return float((seen[:, Column.READY] * seen[:, Column.SPAN]).sum()) / seconds if seconds else 0.0
+        seconds = float(np.add.reduce(seen[:, Column.SPAN]))
+        return float(np.add.reduce(seen[:, Column.READY] * seen[:, Column.SPAN])) / seconds if seconds else 0.0
 
     @property
     def computed_prompts(self) -> float:
@@ -230,7 +229,7 @@ class Slice:
     def misses(self) -> Misses:
         """Requests and late requests, as judged tick by tick."""
         counts = self.rows[:, [Column.JUDGED, Column.LATE]]
-        return Misses(*np.where(np.isnan(counts), 0.0, counts).sum(axis=0).tolist())
+        return Misses(*np.add.reduce(np.where(np.isnan(counts), 0.0, counts)).tolist())
 
     def highest(self, column: int) -> float | None:
         """Largest known value of a column."""
@@ -255,7 +254,7 @@ class Slice:
         in which more than a hundredth took longer than its upper end are left out: their mean is that of a few.
         """
         rows = self.rows[0.99 * self.rows[:, Column.TTFT_COUNT] <= self.rows[:, Column.TTFT_UPPER]]
-        count, within, _, took = rows[:, Column.TTFT_COUNT : Column.TTFT_SUM + 1].sum(axis=0).tolist()
+        count, within, _, took = np.add.reduce(rows[:, Column.TTFT_COUNT : Column.TTFT_SUM + 1]).tolist()
         return (took - lower * within) / (count - within) if count > within else 0.0
 
 
