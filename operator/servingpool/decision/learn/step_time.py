@@ -247,7 +247,8 @@ class Saturation:
         seconds = self.seconds * keep + new_seconds
         most_running = max(seen.most_running, self.most_running * forget)
         # A replica that decodes more shows that the batch was not full; more than ever ran is a damaged sample.
-        decoding = max(self.decoding * keep + new_decoding, min(seen.busiest, most_running) * seconds)
+        busiest = max([one.decoding for one in seen.steps], default=0.0)
+        decoding = max(self.decoding * keep + new_decoding, min(busiest, most_running) * seconds)
         batch = self.batch
         if seconds >= LEAST_SECONDS and decoding > 0.0:
             mean = min(MOST_BATCH, max(LEAST_BATCH, decoding / seconds))

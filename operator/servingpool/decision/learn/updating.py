@@ -264,12 +264,13 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
     infeasible = tpot_infeasible(pool, step)
     late = judge.missed(last, hopeless=infeasible)
     window = memory.window.noted(late, demand=demand.rates, offered=offered(pool, demand))
-    memory = replace(memory, window=window)
     fade = math.exp(-tick.elapsed / REMEMBERED)
     served = (window.served(demand, memory.interval, pool.params), Rates(*(fade * one for one in memory.most_served)))
     by_engines = pool.slo.time_to_first_token is not None and not pool.slo.at_gateway
     if excluded and not before.profile.queue_in_ttft.excluded and by_engines:
-        memory = _judged_anew(memory, [judge.missed(Slice(window.rows[at : at + 1])) for at in range(len(window.rows))])
+        verdicts = [judge.missed(Slice(window.rows[at : at + 1])) for at in range(len(window.rows))]
+        memory = _judged_anew(replace(memory, window=window), verdicts)
+        window = memory.window
     # If an idle engine already breaks TPOT, misses of TPOT say nothing about fleet size. What is learned stays for
     # hours, so until the fit is known such requests teach nothing.
     in_all = judge.missed(last, output_tokens=False) if infeasible else late
@@ -283,7 +284,7 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
             carried = _carried(in_all, attribution)
         calibration = _calibration(tick, memory, demand, carried, usual, before=before)
         curve = curve.update(attribution, carried, elapsed=tick.elapsed, params=pool.params)
-    forecast, budget = _forecast(tick, memory, demand), _budget(tick, memory, carried, in_all, usual)
+    forecast, budget = _forecast(tick, memory, demand, mean.mean_demand), _budget(tick, memory, carried, in_all, usual)
     # While no request comes only calm moments leave the past, and what is left would ask for ever more. By less than
     # these five minutes bursts of code are apart.
     silent, busy = window.last(pool.params.recent_window).sums[Column.BEGUN] == 0.0, memory.profile.busy
@@ -292,6 +293,7 @@ def _learn_from_demand(tick: _Tick, memory: Memory, step: StepTime, demand: Dema
         busy = busy.update(seen, tick.elapsed, pool.params.evidence_memory)
     return replace(
         memory,
+        window=window,
         profile=replace(
             memory.profile, curve=curve, calibration=calibration, forecast=forecast, budget=budget, busy=busy
         ),
@@ -316,8 +318,8 @@ def _calibration(
     )
 
 
-def _forecast(tick: _Tick, memory: Memory, demand: Demand) -> Forecast:
-    """The forecast with the tick."""
+def _forecast(tick: _Tick, memory: Memory, demand: Demand, usual: Rates) -> Forecast:
+    """The forecast with the tick. `usual`: mean demand of ten minutes."""
     pool, now, serving = tick.pool, tick.now, tick.observation.serving
     # Of a fleet that loses replicas from time to time, so much more is needed that the rest can serve.
     absent = math.fsum(one.weight for one in memory.absent(tick.observation))
@@ -325,7 +327,7 @@ def _forecast(tick: _Tick, memory: Memory, demand: Demand) -> Forecast:
     return memory.profile.forecast.update(
         now=now,
         demand=Rates(*(more * rate for rate in demand.rates)),
-        usual=memory.window.last(pool.params.mean_window).mean_demand,
+        usual=usual,
         ready=round(serving),
         horizon=memory.horizon(pool),
         elapsed=tick.elapsed,

@@ -90,11 +90,6 @@ class EngineDelta(NamedTuple):
     most_running: float = 0.0
     """Requests in the largest running batch; 0 where none is known."""
 
-    @property
-    def busiest(self) -> float:
-        """Requests that decoded in the fullest replica."""
-        return max([one.decoding for one in self.steps], default=0.0)
-
 
 class CounterDelta(NamedTuple):
     """Increases of one interval, over the replicas that could be read twice."""

@@ -196,7 +196,7 @@ class Slice:
 
     def __init__(self, rows: Array) -> None:
         self.rows = rows
-        self.sums: list[float] = np.add.reduce(rows).tolist()
+        self.sums: Sequence[float] = np.add.reduce(rows).data
         """Of each column over these ticks, counted on the replicas that were seen: a decision asks for forty."""
         self.seconds, self.covered = self.sums[Column.SPAN], self.sums[Column.COVERED]
         """Their length, and the replica-seconds whose counters were seen."""
