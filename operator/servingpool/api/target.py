@@ -142,5 +142,5 @@ class Named(Protocol):
 
 def names_of(targets: Sequence[Named]) -> tuple[str, ...]:
     """What status and metrics call them: by name, or `Kind/name` where two have the same."""
-    count = Counter(one.name for one in targets)
-    return tuple(one.name if count[one.name] == 1 else f"{one.kind}/{one.name}" for one in targets)
+    names = [one.name for one in targets]
+    return tuple([one.name if names.count(one.name) == 1 else f"{one.kind}/{one.name}" for one in targets])
