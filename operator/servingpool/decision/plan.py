@@ -17,6 +17,14 @@ from servingpool.decision.pool import Tariff
 Array = NDArray[np.float64]
 
 
+class Candidate(NamedTuple):
+    """A fleet size that was weighed for the horizon."""
+
+    replicas: float
+    misses: float
+    """Expected misses, in the work of replicas kept busy."""
+
+
 class Course(NamedTuple):
     """Misses at each fleet size, of the demand at the horizon and of the demand now."""
 
@@ -48,15 +56,6 @@ BURST = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A fleet size that was weighed for the horizon."""
-
-    replicas: float
-    misses: float
-    """Expected misses, in the work of replicas kept busy."""
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """Raw need with its reasons."""
 
@@ -64,10 +63,8 @@ class Plan:
     """Replicas: the cheapest fleet for the possible demand at the horizon."""
     for_initial_fleet: float
     """Replicas that are kept because the initial fleet is evidence of demand."""
-    for_present_load: float
-    """Replicas: the cheapest fleet for the demand of now, where less is forecast than stands; else 0."""
     need: float
-    """Raw need in replicas: the largest of the three above, plus the replicas that serve nothing."""
+    """Raw need in replicas: the larger of the two above, plus the replicas that serve nothing."""
     recommended: float
     """Replicas that are worth keeping, where they are there: no fewer than needed."""
     curve: Curve
@@ -91,7 +88,6 @@ class Plan:
     """Whether no request came for long, so that nothing is kept for the next request."""
     stuck: int
     """Replicas that hold requests and serve nothing; as many are added."""
-    candidates: tuple[Candidate, ...]
     course: Course
     """Misses at each fleet size, for the budget that a pool shares."""
 
@@ -99,6 +95,13 @@ class Plan:
     def feasible(self) -> bool:
         """Whether the SLO is believed to hold at some fleet size."""
         return self.curve.floor <= self.allowed
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Fleets around the cheapest one for the forecast; none without demand."""
+        place = int(self.course.fleets.searchsorted(self.for_forecast))
+        near = slice(max(0, place - 2), place + 3 if self.for_forecast > 0.0 else 0)
+        return tuple(map(Candidate, self.course.fleets[near].tolist(), self.course.misses[near].tolist()))
 
     @property
     def expected(self) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from servingpool.decision.learn.forecast import Outlook
 from servingpool.decision.learn.miss_curve import BINS, Curve
 from servingpool.decision.need import costs
 from servingpool.decision.need.mix import Frontier, Offer
+from servingpool.decision.params import DEFAULT
 
 ALLOWANCE = 0.05
 KNEE = Curve(np.where(BINS < 0.5, 0.0, 1.0), floor=0.0, limit=1.0, aftermath=4.0)
@@ -28,7 +31,7 @@ def certain(level: float) -> Outlook:
 
 def need(outlook: Outlook, curve: Curve, allowance: float, penalty: float, most: int) -> float:
     """The cheapest fleet for the one state in `outlook`."""
-    return float(costs.cheapest(outlook, curve, allowance, (penalty,), of_one(most)).replicas[0, 0])
+    return float(costs.cheapest(outlook, 1.0, curve, allowance, (penalty,), of_one(most))[0][0, 0])
 
 
 @pytest.mark.parametrize(
@@ -48,10 +51,11 @@ def test_the_fleet_with_the_least_sum_wins(penalty: float, replicas: float) -> N
     assert need(BURST, KNEE, ALLOWANCE, penalty, most=100) == replicas
 
 
-def test_the_expected_demand_is_served_however_low_the_penalty_is() -> None:
-    # 5 x 5% = 25% of the expected work may be late at most: a quarter of the way from 0.4536 to 0.5105 is 0.467, and
-    # 2 / 0.467 = 4.3, so 5 replicas. At this penalty alone one would do.
-    assert need(BURST, KNEE, ALLOWANCE, 1e-6, most=100) == 5.0
+@pytest.mark.parametrize("floor", [0.0, 0.5, 0.95])
+def test_at_the_least_penalty_no_demand_is_beyond_the_fleet_whatever_share_misses_anyhow(floor: float) -> None:
+    curve = replace(KNEE, miss=np.maximum(KNEE.miss, floor), floor=floor)
+    for level in (0.4, 1.0, 3.7, 40.0):
+        assert need(certain(level), curve, floor + ALLOWANCE, DEFAULT.least_penalty, most=400) >= level
 
 
 def test_no_replica_is_ordered_that_saves_no_request() -> None:
@@ -79,7 +83,7 @@ def test_each_state_and_penalty_of_a_large_fleet_is_answered_as_if_alone() -> No
     large = Outlook(np.array([380.0]), np.array([[350.0, 400.0]]), np.array([[0.2, 0.8]]))
     both = Outlook(*(np.concatenate(parts) for parts in zip(small, large, strict=True)))
     penalties = (2.0, 400.0)
-    found = costs.cheapest(both, KNEE, ALLOWANCE, penalties, of_one(4000)).replicas
+    found = costs.cheapest(both, 1.0, KNEE, ALLOWANCE, penalties, of_one(4000))[0]
     alone = [[need(state, KNEE, ALLOWANCE, penalty, most=4000) for penalty in penalties] for state in (small, large)]
     assert found.tolist() == alone
     assert found[0, 0] < found[0, 1], "the higher the penalty, the more"

@@ -115,7 +115,7 @@ def test_a_forgotten_initial_fleet_does_not_coarsen_what_may_come(seen: float, r
     forecast = WorkForecast(pairs=np.array([(0.01, 0.01, 0.01)] * 240), mean=0.01, seen=seen, initial_replicas=256)
     outlook = outlook_of(forecast, 0.01, 0.01).with_and_without_initial()
     curve = MissCurve().posterior(expected_knee=0.6, highest_knee=0.8, shape=ESTIMATED, params=DEFAULT)
-    assert cheapest(outlook, curve, 0.05, (20.0,), of_one(512)).replicas[1, 0] == replicas
+    assert cheapest(outlook, 1.0, curve, 0.05, (20.0,), of_one(512))[0][1, 0] == replicas
 
 
 def test_forecasts_are_settled_however_long_the_cold_start() -> None:

@@ -63,7 +63,7 @@ def share_missed(forecast: WorkForecast, at: float, held: float) -> float:
     past = forecast.past(KNEE.load_for(ALLOWANCE))
     assert past is not None
     sizes = costs.sizes(KNEE, ALLOWANCE, max(past.observed.max(), past.outlook.samples.max()), of_one(100))
-    matrix, fleets = costs.CostMatrix(costs.States.of(past.outlook, KNEE, ALLOWANCE), KNEE, sizes), sizes.fleets
+    matrix, fleets = costs.CostMatrix(past.outlook, KNEE, sizes), sizes.fleets
     wanted, kept = fleets[matrix.choose(at)], fleets[matrix.choose(DEFAULT.hysteresis * at)]
     chosen = wanted.tolist()
     for moment in range(past.moments):

@@ -159,7 +159,7 @@ def test_at_the_same_penalty_more_demand_never_needs_fewer_replicas(curve, deman
 
     def need(shift: float) -> float:
         outlook = Outlook(np.array([expected + shift]), samples + shift, weights)
-        return float(costs.cheapest(outlook, curve, allowance, (penalty,), of_one(400)).replicas[0, 0])
+        return float(costs.cheapest(outlook, 1.0, curve, allowance, (penalty,), of_one(400))[0][0, 0])
 
     assert need(more) >= need(0.0)
 

@@ -14,7 +14,7 @@ from servingpool.decision.learn.miss_curve import Curve
 from servingpool.decision.need.mix import Frontier
 from servingpool.decision.observe.window import NOTHING
 from servingpool.decision.params import Params
-from servingpool.decision.plan import Candidate
+from servingpool.decision.plan import Course
 
 Array = NDArray[np.float64]
 
@@ -23,9 +23,6 @@ SIZES, SIZES_OF_PAST = 4096, 64
 SHARES = np.geomspace(0.01, 1.0, 96)
 """Demands at which the curve is read, as shares of the highest; a sample between two counts for both."""
 LEAST_LEVEL, LEVELS = float(SHARES[0]), len(SHARES)
-WORST, BEARABLE_REST = 5.0, 0.1
-"""No penalty lets the expected demand miss more than WORST times the allowance: misses are spent on what may come, not
-on what is certain. Where the allowance is large, because the SLO cannot be held, BEARABLE_REST of the rest."""
 FINEST = 1.1
 """Ratio of two penalties that are not told apart."""
 BLOCK = round(HIDDEN / SPACING)
@@ -48,76 +45,37 @@ def sizes(curve: Curve, allowance: float, highest: float, frontier: Frontier, mo
     return Sizes(fleets, prices)
 
 
-class States(NamedTuple):
-    """States of demand that fleets are weighed against, a row for each."""
-
-    levels: Array
-    """Demands, in a column."""
-    likely: Array
-    """Probability of each level in each state."""
-    least: Array
-    """Replicas that the expected demand of each state needs, whatever the penalty."""
-
-    @classmethod
-    def of(cls, outlook: Outlook, curve: Curve, allowance: float) -> States:
-        """The states of an outlook."""
-        bearable = max(min(0.5, WORST * allowance), allowance + BEARABLE_REST * (1.0 - allowance))
-        return cls(*_spread(outlook), outlook.expected / curve.load_for(bearable))
-
-
 class CostMatrix:
     """Weighs fleets (columns) for states of demand (rows)."""
 
-    def __init__(self, states: States, curve: Curve, sizes: Sizes) -> None:
+    def __init__(self, outlook: Outlook, curve: Curve, sizes: Sizes) -> None:
         # Misses are counted per request, so a demand weighs by its own size: a burst of twice the usual load brings
         # twice the requests to be late.
-        self.fleets = fleets = sizes.fleets
-        self.misses = states.likely @ (states.levels * curve.cost(states.levels / fleets))
-        self._prices = np.where(fleets < np.minimum(states.least, fleets[-1])[:, None], np.inf, sizes.prices)
+        levels, likely = _spread(outlook)
+        self.fleets, self._prices = sizes
+        self.misses = likely @ (levels * curve.cost(levels / self.fleets))
+        self.expected = float((likely @ levels)[-1, 0])
 
     def choose(self, penalty: float) -> NDArray[np.intp]:
         """The column, for each state, of the fleet with the least sum of replicas and misses at their penalty."""
         columns: NDArray[np.intp] = (self._prices + penalty * self.misses).argmin(axis=1)
         return columns
 
-    def candidates(self, column: int) -> tuple[Candidate, ...]:
-        """Fleets weighed for the last state around a column, without those that the expected demand rules out."""
-        near = range(max(0, column - 2), min(len(self.fleets), column + 3))
-        return tuple(
-            Candidate(float(self.fleets[at]), float(self.misses[-1, at]))
-            for at in near
-            if math.isfinite(self._prices[-1, at])
-        )
-
-
-class Cheapest(NamedTuple):
-    """The cheapest fleets, for each state at each penalty."""
-
-    replicas: Array
-    """Replicas for each state (row) at each penalty (column)."""
-    candidates: tuple[Candidate, ...]
-    """Fleets weighed for the last state at the first penalty."""
-    fleets: Array
-    misses: Array
-    """Misses of the last state, with each of these fleets."""
-    expected: float
-    """Work of the last state."""
-
 
 def cheapest(
-    outlook: Outlook, curve: Curve, allowance: float, penalties: Sequence[float], frontier: Frontier
-) -> Cheapest:
-    """The cheapest fleet for each state at each penalty."""
+    outlook: Outlook, level: float, curve: Curve, allowance: float, penalties: Sequence[float], frontier: Frontier
+) -> tuple[Array, Course]:
+    """Replicas of the cheapest fleet for each state (row) at each penalty (column), and the misses of the last state.
+
+    `level`: work that arrives now.
+    """
     highest = float(np.maximum.reduce(outlook.samples, axis=None))
     if highest <= 0.0:
-        nothing = np.zeros(1)
-        return Cheapest(np.zeros((len(outlook.expected), len(penalties))), (), nothing + 1.0, nothing, 0.0)
-    every, states = sizes(curve, allowance, highest, frontier), States.of(outlook, curve, allowance)
-    costs = CostMatrix(states, curve, every)
-    fleets = costs.fleets
+        none = Course(np.ones(1), np.zeros(1), 0.0, level, curve)
+        return np.zeros((len(outlook.expected), len(penalties))), none
+    costs = CostMatrix(outlook, curve, sizes(curve, allowance, highest, frontier))
     columns = np.array([costs.choose(penalty) for penalty in penalties]).T
-    expected = float((states.likely @ states.levels)[-1, 0])
-    return Cheapest(fleets[columns], costs.candidates(int(columns[-1, 0])), fleets, costs.misses[-1], expected)
+    return costs.fleets[columns], Course(costs.fleets, costs.misses[-1], costs.expected, level, curve)
 
 
 def miss_penalty(
@@ -146,7 +104,7 @@ def miss_penalty(
         return greatest
     observed = past.observed[:, None]
     every = sizes(curve, allowance, float(max(observed.max(), past.outlook.samples.max())), frontier, SIZES_OF_PAST)
-    costs = CostMatrix(States.of(past.outlook, curve, allowance), curve, every)
+    costs = CostMatrix(past.outlook, curve, every)
     late = past.counts[:, None] * observed * curve.cost(observed / every.fleets)
     work = past.counts * past.observed
     rows, moments = np.arange(len(late)), past.moments

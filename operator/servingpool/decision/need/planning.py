@@ -68,26 +68,20 @@ def plan(
     outlook = outlook.plus(queued)
     # The initial fleet is evidence of what to keep, never of what to order.
     penalties = (penalty, params.hysteresis * penalty)
-    found = cheapest(outlook.with_and_without_initial(), curve, allowance, penalties, frontier)
-    (with_initial, sticking), (for_forecast, _) = found.replicas.tolist()
+    replicas, course = cheapest(outlook.with_and_without_initial(), level, curve, allowance, penalties, frontier)
+    (with_initial, sticking), (for_forecast, _) = replicas.tolist()
     for_initial_fleet = min(with_initial, float(forecast.initial_replicas))
     if for_initial_fleet <= for_forecast:
         for_initial_fleet = 0.0
-    # What is ordered now serves a cold start later, but what is removed now is missing now.
-    for_present_load = 0.0
-    if max(for_forecast, for_initial_fleet) < observation.ordered:
-        now = cheapest(Outlook.certain(level), curve, allowance, (penalty,), frontier).replicas
-        for_present_load = min(float(now[0, 0]), float(observation.ordered))
     # While nothing is asked of any replica, one that serves is enough.
     hung = max(hung, int(unserved))
     stuck = 0 if unused else hung if max(level, queued) > 0.0 else min(hung, 1)
-    need = max(for_forecast, for_initial_fleet, for_present_load)
+    need = max(for_forecast, for_initial_fleet)
     if stuck:
         need = max(need, float(pool.min_replicas)) + stuck
     return Plan(
         for_forecast=for_forecast,
         for_initial_fleet=for_initial_fleet,
-        for_present_load=for_present_load,
         need=need,
         recommended=max(need, min(float(observation.ordered), sticking)),
         curve=curve,
@@ -101,8 +95,7 @@ def plan(
         penalty=penalty,
         idle=idle,
         stuck=stuck,
-        candidates=found.candidates,
-        course=Course(found.fleets, found.misses, found.expected, level, curve),
+        course=course,
     )
 
 
@@ -217,9 +210,8 @@ def _for_the_usual(
     forecast = profile.forecast.in_work(step, params)
     curve, allowance, penalty = _terms(pool, memory, step, forecast, frontier)
     outlook = forecast.outlook_of(level, capacity=curve.load_for(allowance))
-    found = cheapest(outlook, curve, allowance, (penalty,), frontier)
-    course = Course(found.fleets, found.misses, found.expected, level, curve)
-    return max(float(found.replicas[0, 0]), float(found.fleets[0])), course
+    replicas, course = cheapest(outlook, level, curve, allowance, (penalty,), frontier)
+    return max(float(replicas[0, 0]), float(course.fleets[0])), course
 
 
 def _requests(demand: GatewayDemand) -> str:
