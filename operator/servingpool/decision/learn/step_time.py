@@ -16,9 +16,10 @@ few tokens to tell at all: the load was unknown for ever while 17,172 requests w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from statistics import median
 from typing import NamedTuple
 
@@ -131,76 +132,36 @@ class StepTimeFit:
         if self.windows == 0.0:
             return None
         prior, per_second = _prior(params.decode_ratio, params.prefill_ratio), self.scale**-2
-        gram = [seen + per_second * belief for seen, belief in zip(self.gram, prior, strict=True)]
+        gram = tuple([seen + per_second * belief for seen, belief in zip(self.gram, prior, strict=True)])
         return StepTime(*_non_negative(gram, self.moment))
 
 
 @lru_cache
 def _prior(decode_ratio: float, prefill_ratio: float) -> tuple[float, ...]:
-    """The normal equations of the two ratios where a step takes a second."""
-    gram = np.zeros((3, 3))
-    for ratio, column in ((decode_ratio, 1), (prefill_ratio, 2)):
-        row = np.zeros(3)
-        row[0], row[column] = -ratio, 1.0
-        gram += np.outer(row, row) / (RATIO_SPREAD * ratio) ** 2
-    return tuple(gram.ravel().tolist())
+    """The normal equations of the two ratios where a step takes a second: one row has -ratio and 1 for each."""
+    decode, prefill, weight = 1.0 / decode_ratio, 1.0 / prefill_ratio, RATIO_SPREAD**-2
+    rows = (2.0, -decode, -prefill, -decode, decode**2, 0.0, -prefill, 0.0, prefill**2)
+    return tuple([weight * one for one in rows])
 
 
-def _non_negative(gram: Sequence[float], moment: Sequence[float]) -> Vector:
-    """Argmin x'Gx/2 - m'x over x >= 0, for G of 3 x 3 by rows, by trying every support.
+SUPPORTS = np.array(list(product((0.0, 1.0), repeat=3)))[1:]
+"""Which of three coefficients are above 0, a row for each way."""
+WITHIN, OUTSIDE = SUPPORTS[:, :, None] * SUPPORTS[:, None], np.eye(3) * (1.0 - SUPPORTS[:, None])
 
-    Written out: seven calls of a general solver took 88 microseconds, and this takes 9.
+
+@lru_cache
+def _non_negative(gram: tuple[float, ...], moment: tuple[float, ...]) -> Vector:
+    """Argmin x'Gx/2 - m'x over x >= 0, for G of 3 x 3 by rows: of the optima on each support the one that gains most.
+
+    0 where there is none, as of a damaged profile. A decision asks for the same one a few times.
     """
-    free = _solved(gram, moment)
-    if free is not None:
-        return free  # the unconstrained optimum is feasible, so it is the optimum
-    best, best_value = (0.0, 0.0, 0.0), 0.0
-    for found in _with_less_support(gram, moment):
-        value = -0.5 * sum([one * other for one, other in zip(moment, found, strict=True)])
-        if value < best_value and _feasible(found):
-            best, best_value = found, value
-    return best
-
-
-def _with_less_support(gram: Sequence[float], moment: Sequence[float]) -> Iterator[Vector]:
-    """The optima with one coefficient at 0, and with two."""
-    aa, ab, ac, _, bb, bc, _, _, cc = gram
-    a, b, c = moment
-    one, other = _solved_pair(aa, ab, bb, a, b)
-    yield one, other, 0.0
-    one, other = _solved_pair(aa, ac, cc, a, c)
-    yield one, 0.0, other
-    one, other = _solved_pair(bb, bc, cc, b, c)
-    yield 0.0, one, other
-    yield (a / aa if aa > 0.0 else -1.0), 0.0, 0.0
-    yield 0.0, (b / bb if bb > 0.0 else -1.0), 0.0
-    yield 0.0, 0.0, (c / cc if cc > 0.0 else -1.0)
-
-
-def _solved(gram: Sequence[float], moment: Sequence[float]) -> Vector | None:
-    """Solution of the three equations; None where there is none, or none without a negative coefficient."""
-    aa, ab, ac, _, bb, bc, _, _, cc = gram
-    if aa <= 0.0:
-        return None
-    # One row of elimination leaves a pair.
-    of_b, of_c = ab / aa, ac / aa
-    b, c = _solved_pair(
-        bb - of_b * ab, bc - of_b * ac, cc - of_c * ac, moment[1] - of_b * moment[0], moment[2] - of_c * moment[0]
-    )
-    found = ((moment[0] - ab * b - ac * c) / aa, b, c)
-    return found if _feasible(found) else None
-
-
-def _solved_pair(aa: float, ab: float, bb: float, a: float, b: float) -> tuple[float, float]:
-    """Solution of a symmetric system of two; negative where it has none."""
-    determinant = aa * bb - ab * ab
-    if determinant <= 0.0:
-        return -1.0, -1.0
-    return (bb * a - ab * b) / determinant, (aa * b - ab * a) / determinant
-
-
-def _feasible(figures: Sequence[float]) -> bool:
-    return all(0.0 <= figure < math.inf for figure in figures)
+    try:
+        found = np.linalg.solve(WITHIN * np.reshape(gram, (3, 3)) + OUTSIDE, (SUPPORTS * moment)[:, :, None])[:, :, 0]
+    except np.linalg.LinAlgError:
+        return 0.0, 0.0, 0.0
+    gain = np.where(((found >= 0.0) & (found < math.inf)).all(axis=1), found @ moment, 0.0)
+    a, b, c = np.where(gain.max() > 0.0, found[gain.argmax()], 0.0).tolist()
+    return a, b, c
 
 
 LEAST_SECONDS = 10.0

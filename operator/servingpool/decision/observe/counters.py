@@ -406,8 +406,7 @@ def _growth(found: _Intervals) -> float:
         if restarted:
             grown += now.requests
         elif before is not None and 0.0 < (gap := now.at - before.at) <= LONGEST_GAP:
-            more = now.requests - before.requests
-            grown += more if gap <= RATE_SCRAPES * seconds else more * RATE_SCRAPES * seconds / gap
+            grown += (now.requests - before.requests) * min(1.0, RATE_SCRAPES * seconds / gap)
     return grown
 
 

@@ -50,6 +50,8 @@ WHOLES = np.array([Column.TTFT_COUNT, Column.TTFT_COUNT, Column.TPOT_COUNT, Colu
 """Counts up to a bound, and the counts in all."""
 NEVER_FALL = np.array([*PARTS, Column.TTFT_SUM, Column.ITL_SUM])
 """Figures besides `samples.COUNTERS` that never fall without a restart."""
+NEVER = "more in a bucket of a histogram than in all of it", "a sum or a bucket that fell", "a count that fell"
+"""The first of what `outliers` tells, in words."""
 DERIVED = np.array([Column.BEGUN, Column.CACHED, Column.REJECTED])
 """Figures that may fall by a little: some engines tell them as a difference."""
 
@@ -125,13 +127,9 @@ def outliers(figures: Floats, was: Floats, now: Sequence[Sample], before: Sequen
 def damaged(now: Sample, before: Sample, known: Usual) -> str | None:
     """Figure, in words, that a replica cannot have counted between two samples without a restart; else None."""
     figures, was = np.array([now.figures]), np.array([before.figures])
-    crossed, fell, lower, more, shorter = outliers(figures, was, [now], [before], known)[0]
-    if crossed:
-        return "more in a bucket of a histogram than in all of it"
-    if fell:
-        return "a sum or a bucket that fell"
-    if lower:
-        return "a count that fell"
+    *never, more, shorter = outliers(figures, was, [now], [before], known)[0].tolist()
+    if any(never):
+        return NEVER[never.index(True)]
     increase, seconds = increases(was, figures)[0].tolist(), now.at - before.at
     bounds = _bounds(increase, now, before, known, seconds) if more else ()
     figure = next((one for one, most in bounds if increase[one] > most), None)
