@@ -118,10 +118,6 @@ class StepTimeFit:
         """Whether it was learned from steps, and not from requests that none decoded."""
         return self.gram[0] > 0.0
 
-    def changed(self, params: Params) -> bool:
-        """Whether the engine has differed from the learned engine for minutes."""
-        return abs(self.drift) > params.engine_changed
-
     @property
     def known(self) -> bool:
         """Whether enough windows were seen to act on it."""
