@@ -30,6 +30,7 @@ from servingpool.decision.observation import (
     Ordered,
     Replica,
     ReplicaMetrics,
+    TimeLeft,
     Unknown,
 )
 from servingpool.decision.pool import Pool, Slo
@@ -94,9 +95,9 @@ LIES_OF: dict[Any, Sequence[str]] = {
     tuple[ReplicaMetrics, ...] | Unknown: NUMBERS,
     GatewayMetrics: NUMBERS,
     tuple[Replica, ...]: LISTED,
-    **dict.fromkeys((str, int | None, tuple[Ordered, ...]), ()),
+    **dict.fromkeys((str, int | None, tuple[Ordered, ...], TimeLeft), ()),
 }
-"""By the type of a field. Names and what the spec says are no figures."""
+"""By the type of a field. Names and what the spec says are no figures; nor is when a broker's requests are due."""
 OWNERS = {"engine": ReplicaMetrics, "gateway": GatewayMetrics, "replica": Replica, "cluster": Observation}
 NOT_READ = {"replica.weight", "cluster.capacity", "cluster.backlog", "engine.kv_cache_usage", "engine.queue_time"}
 """Set by the core, or not asked for by the operator of a pool without deadlines."""

@@ -172,6 +172,19 @@ async def test_every_figure_agrees_with_the_page(url: str) -> None:
     assert reading.queries == 1
 
 
+async def test_time_left_is_read_bucket_by_bucket_as_any_histogram_is(url: str) -> None:
+    backend = await scraped(url, PAGES.keys() - {"silent"})
+    name = "time_to_first_token_seconds_bucket"
+    found = await backend.time_left(f'sum by (le) (vllm:{name}{{pod="plain-2"}})', 1.0)
+    several = await backend.time_left(f"vllm:{name}", 1.0)
+    await backend.aclose()
+    counts = [figure(PAGES["plain-2"], name, le=le) for le in ("0.001", "2560.0", "+Inf")]
+    assert isinstance(found, tuple)
+    assert (found[0], found[-2:]) == ((1.0, counts[0]), ((640.0, counts[1]), (2560.0, counts[2])))
+    assert isinstance(several, Unknown)
+    assert "sum by (le) makes one" in several.reason
+
+
 async def test_slices_together_are_the_whole(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = await scraped(url, PAGES.keys() - {"silent"})
     whole = await backend.read(REQUEST, time.time())

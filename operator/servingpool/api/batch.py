@@ -8,12 +8,14 @@ from pydantic import ConfigDict, Field, model_validator
 
 from servingpool.api.duration import DurationBetween
 from servingpool.api.part import Part
-from servingpool.api.rule import Between, Rule, rules
+from servingpool.api.rule import Between, Rule, needs_some, rules
 from servingpool.api.schedule import TIME_OF_DAY, WEEK, Days, Schedule, TimeZone, occurrences
 
 AHEAD = 8 * 86_400.0
 """Seconds for which deadlines are resolved: a weekday comes again within it."""
+Query = Annotated[str, Field(min_length=1, max_length=2048)]
 NO_DEADLINE = "needs finishWithin (5m to 168h), finishBy (a time of day) or both, got neither"
+NO_REQUESTS = "remainingTime counts requests, so backlog.unit must be requests, got tokens"
 NO_RATE = "needs outputTokensPerSecond (1 to 1e+09), spendAtMost (dollars) or both, got neither"
 ONE_OBJECTIVE = Rule(
     "(has(self.slo) ? 1 : 0) + (has(self.batch) ? 1 : 0) + (has(self.throughput) ? 1 : 0) == 1",
@@ -32,11 +34,22 @@ PRICED = Rule(
 class Backlog(Part):
     """Work that waits in a broker, outside of engines and gateway, whose own queues count by themselves."""
 
-    query: Annotated[str, Field(min_length=1, max_length=2048)]
+    query: Query
     """PromQL on the pool's backend that returns one number: `sum(redis_list_length{key="nightly"})`. Without an answer,
     with several series, NaN or less than 0 the backlog is unknown, and nothing is scaled down."""
     unit: Literal["requests", "tokens"] = "requests"
     """Unit of the number: requests, or tokens (of prompts and answers together)."""
+
+
+class RemainingTime(Part):
+    """Time that is left for what waits in the broker, where the broker tells it."""
+
+    query: Query
+    """PromQL on the pool's backend that returns a histogram of the requests that wait, by the time that each has left:
+    `sum by (le) (llm_d_async_async_deadline_proximity_millis_bucket{queue_name="nightly"})`. A request counts as due at
+    the begin of its bucket. If it cannot be used, or is empty while work waits, nothing is scaled down."""
+    unit: Literal["seconds", "milliseconds"]
+    """Unit of the histogram's bounds: seconds or milliseconds."""
 
 
 class FinishBy(Part):
@@ -64,15 +77,23 @@ class Batch(Part):
     """Time of day by which all work is done. Of two deadlines the earlier one counts."""
     backlog: Backlog
     """Work that waits in a broker."""
+    remaining_time: RemainingTime | None = None
+    """Deadlines of the requests themselves, where the broker tells them. Of several deadlines the earliest counts: with
+    finishWithin 168h the broker's alone. What it does not tell is due by finishWithin and finishBy."""
 
     model_config = ConfigDict(
-        json_schema_extra=rules(Rule("has(self.finishWithin) || has(self.finishBy)", NO_DEADLINE))
+        json_schema_extra=rules(
+            Rule("has(self.finishWithin) || has(self.finishBy)", NO_DEADLINE),
+            Rule("!has(self.remainingTime) || self.backlog.unit == 'requests'", NO_REQUESTS),
+        )
     )
 
+    _given = needs_some(NO_DEADLINE, "finish_within", "finish_by")
+
     @model_validator(mode="after")
-    def _ends(self) -> Self:
-        if self.finish_within is None and self.finish_by is None:
-            raise ValueError(NO_DEADLINE)
+    def _counted(self) -> Self:
+        if self.remaining_time is not None and self.backlog.unit != "requests":
+            raise ValueError(NO_REQUESTS)
         return self
 
 
@@ -95,8 +116,4 @@ class Throughput(Part):
         json_schema_extra=rules(Rule("has(self.outputTokensPerSecond) || has(self.spendAtMost)", NO_RATE))
     )
 
-    @model_validator(mode="after")
-    def _bounded(self) -> Self:
-        if self.output_tokens_per_second is None and self.spend_at_most is None:
-            raise ValueError(NO_RATE)
-        return self
+    _given = needs_some(NO_RATE, "output_tokens_per_second", "spend_at_most")

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import ConfigDict, model_validator
 
 from servingpool.api.part import Part
-from servingpool.api.rule import Between, Rule, rules, told
+from servingpool.api.rule import Between, Rule, needs_some, rules, told
 
 _NO_BOUND = "needs min (0.01 to 100), max (0.01 to 100) or both, got neither"
 _MIN = "min must be at most max, which is {}"
@@ -96,10 +96,10 @@ class RoleRatio(Part):
         ),
     )
 
+    _given = needs_some(_NO_BOUND, "min", "max")
+
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        if self.min is None and self.max is None:
-            raise ValueError(_NO_BOUND)
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError(told(_MIN, f"{self.max:g}"))
         return self

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, JsonValue
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, JsonValue, model_validator
 from pydantic_core import CoreSchema, core_schema
 
 DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -49,6 +49,17 @@ def quoted(text: str) -> str:
 def told(says: str, given: object) -> str:
     """The wording with its value."""
     return says.replace(GIVEN, str(given))
+
+
+def needs_some(says: str, *fields: str) -> Any:
+    """Validator of a type that needs one of these fields at least."""
+
+    def given(part: Any) -> Any:
+        if all(getattr(part, field) is None for field in fields):
+            raise ValueError(says)
+        return part
+
+    return model_validator(mode="after")(given)
 
 
 @dataclass(frozen=True, slots=True)

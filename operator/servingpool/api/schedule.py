@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from enum import StrEnum
 from functools import lru_cache
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic import ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from servingpool.api.part import Part
-from servingpool.api.rule import DNS_LABEL, Between, Matches, Rule, rules
+from servingpool.api.rule import DNS_LABEL, Between, Matches, Rule, needs_some, rules
 
 SCHEDULE_NAME = Matches(DNS_LABEL, "a schedule's name, such as business-hours, of lower-case letters, digits and -")
 TIME_OF_DAY = Matches("([01][0-9]|2[0-3]):[0-5][0-9]", "a time of day, 00:00 to 23:59")
@@ -27,20 +26,9 @@ _SOMETHING = Rule(
 )
 
 
-class Day(StrEnum):
-    """A day of the week."""
-
-    MON = "Mon"
-    TUE = "Tue"
-    WED = "Wed"
-    THU = "Thu"
-    FRI = "Fri"
-    SAT = "Sat"
-    SUN = "Sun"
-
-
-WEEK = tuple(Day)
-Days = Annotated[tuple[Annotated[Day, Field(strict=False)], ...], Field(strict=False, min_length=1, max_length=7)]
+Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+WEEK: tuple[Day, ...] = get_args(Day)
+Days = Annotated[tuple[Day, ...], Field(strict=False, min_length=1, max_length=7)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +79,7 @@ class Schedule(Part):
 
     model_config = ConfigDict(json_schema_extra=rules(_SOMETHING))
 
-    @model_validator(mode="after")
-    def _bounding(self) -> Self:
-        if self.min is None and self.max is None and self.cost_factor is None:
-            raise ValueError(_SOMETHING.says)
-        return self
+    _given = needs_some(_SOMETHING.says, "min", "max", "cost_factor")
 
 
 class Occurrence(NamedTuple):

@@ -468,8 +468,8 @@ class Reason(Templated, Entry):
         "BacklogUnknown",
         (ConditionType.SLO_MET, Truth.UNKNOWN),
         "{said}.",
-        "The backlog's query has no answer that can be used. Nothing is scaled down, and nothing counts as done.",
-        "Run spec.batch.backlog.query in Prometheus: it must return one series with a number from 0 on.",
+        "The query on the backlog or on its time left has no answer that can be used. Nothing is scaled down.",
+        "Run it in Prometheus: backlog must return one number from 0 on, remainingTime buckets by le of what waits.",
     )
     THROUGHPUT_HOLDS = (
         "ThroughputHolds",

@@ -26,7 +26,9 @@ from servingpool.adapters.prometheus.samples import (
     FleetReading,
     ReadRequest,
     Selection,
+    alike,
     lost_parts,
+    named,
     with_own_buckets,
 )
 from servingpool.api.spec import Gateway
@@ -239,11 +241,11 @@ def _pods(seen: Inspection, target: Target, selection: Selection) -> bool:
             reason = reason.replace(field, option) if value is not None else reason  # no pool is looked at
         echo(f"{reason}. (pod {pod})" + (f" Prometheus says: {error}." if error else ""), err=True)
     if selection.doubled:
-        echo(Reason.DOUBLED_SERIES.message(pods=selection.named_doubled), err=True)
+        echo(Reason.DOUBLED_SERIES.message(pods=named(selection.doubled)), err=True)
     if selection.native:
-        echo(Reason.NATIVE_HISTOGRAMS.message(pods=selection.named_native), err=True)
+        echo(Reason.NATIVE_HISTOGRAMS.message(pods=named(selection.native)), err=True)
     if selection.unreadable:
-        echo(Reason.UNREADABLE_SERIES.message(detail=selection.named_unreadable), err=True)
+        echo(Reason.UNREADABLE_SERIES.message(detail=alike(selection.unreadable)), err=True)
     lost = lost_parts(with_own_buckets(one, *ANY_SLO.ttft_bounds, *ANY_SLO.tpot_bounds) for one in selection.samples)
     if lost:
         echo(f"Prometheus has the pods without {', '.join(lost)}. Keep them in the monitor.", err=True)

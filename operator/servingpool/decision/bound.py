@@ -202,9 +202,8 @@ def _in_proportion(answer: Limited, observation: Observation, pool: Pool, memory
 
 
 def _in_one_cold_start(answer: Limited, observation: Observation) -> Limited:
-    ready = observation.serving
-    most = max(observation.ordered, 2 * ready + 4)
-    return answer.at_most(most, LimitName.ONE_COLD_START, most=shown(most), ready=shown(ready))
+    most = max(observation.ordered, 2 * observation.serving + 4)
+    return answer.at_most(most, LimitName.ONE_COLD_START, most=shown(most), ready=shown(observation.serving))
 
 
 def _bounded(answer: Limited, bounds: Bounds, fleet: Fleet) -> Limited:

@@ -206,10 +206,9 @@ def moves(parts: Sequence[Part], reference: str) -> str:
     if len(parts) == 1:
         return move(parts[0].requested, parts[0].replicas)
     changed = [f"{one.target} {one.requested} -> {one.replicas}" for one in parts if one.replicas != one.requested]
+    said = f"hold {', '.join(f'{one.replicas} {one.target}' for one in parts)}"
     if changed:
         said = f"scale {'up' if verdict_of_parts(parts) is Verdict.SCALE_UP else 'down'} {', '.join(changed)}"
-    else:
-        said = f"hold {', '.join(f'{one.replicas} {one.target}' for one in parts)}"
     return f"{said} (counted in replicas of {reference})"
 
 

@@ -295,16 +295,13 @@ def figures(
 ) -> Figures:
     """Figures of the pool, measured and estimated; Unknown where a figure is not known."""
     judge = Lateness(memory.window, memory.profile.queue_in_ttft.excluded, pool)
-    unjudged, overdue = _unjudged(memory, now), queues.overdue(pool.slo.time_to_first_token)
+    # Where the gateway has not told the client's TTFT for longer than a lost scrape takes, the SLO is not judged.
+    told = memory.last.client is not None and now - memory.last.client.at <= LONGEST_GAP
+    unjudged = None if told or memory.last.client_unknown is None else Unknown(memory.last.client_unknown)
+    overdue = queues.overdue(pool.slo.time_to_first_token)
     known, no_rate = (None, plan) if isinstance(plan, Unknown) else (plan, NO_SCRAPES)
     on = Sources(pool, memory, update, known, queues, now, judge, unjudged, overdue, no_rate)
     return Figures(**{name: row.find(on) for name, row in ROWS.items()})
-
-
-def _unjudged(memory: Memory, now: float) -> Unknown | None:
-    """Why the SLO is not judged: the gateway has not told the client's TTFT for longer than a lost scrape takes."""
-    told = memory.last.client is not None and now - memory.last.client.at <= LONGEST_GAP
-    return None if told or memory.last.client_unknown is None else Unknown(memory.last.client_unknown)
 
 
 def of_roles(prefill: Figures, decode: Figures) -> Figures:

@@ -46,6 +46,9 @@ EPSILON = 1e-9
 Reading = float | Unknown
 """A figure, or the reason why there is none."""
 
+TimeLeft = tuple[tuple[float, float], ...] | Unknown
+"""Requests that may be due by then, by seconds from now, ascending; of 0 seconds or less those that are late."""
+
 NOT_EXPOSED = Unknown("the engine does not expose it")
 NOT_READ = Unknown("no metrics were read")
 
@@ -181,11 +184,6 @@ class Replica:
     ordinal: int | None = None
     """Number of the pod, of a kind whose scale-down removes the highest; None where the kind chooses otherwise."""
 
-    @property
-    def load_time(self) -> float | None:
-        """Seconds from creation to Ready: the cold start it has shown; None while it loads."""
-        return None if self.ready_for is None else self.age - self.ready_for
-
 
 class Ordered(NamedTuple):
     """The replicas that are requested of a target."""
@@ -215,6 +213,8 @@ class Observation:
     """Figures of the gateway; all are NOT_EXPOSED where there is no gateway."""
     backlog: Reading = NOT_EXPOSED
     """Work that waits outside of engines and gateway, in requests or tokens, of a pool that has deadlines."""
+    time_left: TimeLeft = ()
+    """By when its requests are due, as its broker tells; empty where it was not asked, or nothing waits there."""
     metered: bool = False
     """The engines export nothing: `metrics` are even shares of their gateway's counts."""
     ttft_inferred: bool = False

@@ -101,8 +101,8 @@ class PodWriter(Protocol):
 class Marker:
     """Writes deletion costs."""
 
-    def __init__(self, writer: PodWriter, cache: ClusterCache, failed: Callable[[], None]) -> None:
-        self._writer, self._cache, self._failed = writer, cache, failed
+    def __init__(self, writer: PodWriter, cache: ClusterCache, failures: dict[str, int]) -> None:
+        self._writer, self._cache, self._failures = writer, cache, failures
         self.forbidden: set[str] = set()
         """Namespaces in which the last attempt was forbidden."""
         self._chosen: set[str] = set()
@@ -119,7 +119,7 @@ class Marker:
                 if namespace not in self.forbidden:
                     await self._write(namespace, victims.marks[1:], victims.cost)
         except TimeoutError:
-            self._failed()
+            self._failures["cost"] += 1
             log.warning("The API server is slow; not all pods to remove in namespace %s are marked.", namespace)
 
     async def sweep(self, owns: Callable[[Key | TargetKey], bool]) -> None:
@@ -146,7 +146,7 @@ class Marker:
                     )
                 )
         except TimeoutError:
-            self._failed()
+            self._failures["cost"] += 1
             log.warning("The API server is slow; leftover deletion costs are cleared at a later tick.")
 
     def _left_over(self, pods: Sequence[Pod], workload: Workload | None) -> Sequence[Pod]:
@@ -175,13 +175,13 @@ class Marker:
             except (Conflict, NotFound) as error:
                 log.info("Deletion cost not changed: %s", error)  # the pod is gone, or somebody else has set a cost
             except Forbidden as error:
-                self._failed()
+                self._failures["cost"] += 1
                 if namespace not in self.forbidden:
                     log.warning("%s (%s)", FORBIDDEN, error)
                 self.forbidden.add(namespace)
                 return
             except ClusterError as error:
-                self._failed()
+                self._failures["cost"] += 1
                 log.warning("%s", error)
                 return
             self.forbidden.discard(namespace)
@@ -259,7 +259,7 @@ class Actor:
         self._writer, self._cache = writer, cache
         self.failures: dict[str, int] = {"scale": 0, "cost": 0}
         """Writes that failed, by kind, since the start."""
-        self._marker = Marker(writer, cache, self._count_cost) if deletion_costs else None
+        self._marker = Marker(writer, cache, self.failures) if deletion_costs else None
 
     async def act(
         self, plan: PoolPlan, state: PoolState, unchanged: Check, admitted: Callable[[ScaleAction], bool]
@@ -355,9 +355,6 @@ class Actor:
             return "Normal", SWITCHED_OFF
         forbidden = target.key.namespace in self._marker.forbidden
         return (EventReason.VICTIMS_NOT_CHOSEN.type, FORBIDDEN) if forbidden else None
-
-    def _count_cost(self) -> None:
-        self.failures["cost"] += 1
 
 
 def _in_flight(pod: Pod, busy: Mapping[str, float]) -> str:

@@ -152,7 +152,10 @@ def _decided(plan: PoolPlan, outcome: ScaleOutcome, held: Status, scaled_at: flo
         _condition(plan, *(Reason.LEARNING.said() if decision.calibrating else Reason.LEARNED.said())),
         _condition(plan, *judge_drains(plan.seen.targets, in_flight(observation, plan.standing).values())),
     ]
-    judged += [_condition(plan, *one) for one in (judge_zero(plan), _targets(plan), _objects(plan, held)) if one]
+    # That all objects are read is told where something was not before.
+    partly = any(one.type is ConditionType.OBJECTS_READ for one in held.conditions)
+    objects = judge_objects(plan.seen) or (Reason.ALL_OBJECTS_READ.said() if partly else None)
+    judged += [_condition(plan, *one) for one in (judge_zero(plan), _targets(plan), objects) if one]
     types = {one.type for one in judged}
     before = [one for one in held.conditions if one.type in types or one.type not in OF_SOME_POOLS]
     cold_start, done = cold_start_of(plan.memories), outcome.complete and outcome.ordered is not None
@@ -207,12 +210,6 @@ def _targets(plan: PoolPlan) -> tuple[Reason, str] | None:
     return judge_targets(plan.decision.parts) if reason.status is Truth.TRUE else (reason, of_role(role, said))
 
 
-def _objects(plan: PoolPlan, held: Status) -> tuple[Reason, str] | None:
-    """What around the pool is not read; that all is where something was not before, and else nothing."""
-    told = any(one.type is ConditionType.OBJECTS_READ for one in held.conditions)
-    return judge_objects(plan.seen) or (Reason.ALL_OBJECTS_READ.said() if told else None)
-
-
 def _why(permission: ScalePermission, metrics: Reason, slo: Condition, plan: PoolPlan) -> str:
     well = permission.reason.status is Truth.TRUE
     if metrics.status is Truth.FALSE and (well or permission.act):  # an outage before what it makes old news
@@ -265,6 +262,7 @@ def _work_condition(plan: PoolPlan, found: Wanted, held: Status, *, idle: bool) 
     """
     at, ledger, said = plan.decision.at, plan.memories[0].profile.ledger, plan.decision.reason.partition(": ")[2]
     late, unit, known = [one for one in ledger.dues if one.at < at], ledger.unit, ledger.known_at == at
+    known = known and not isinstance(plan.seen.observation.time_left, Unknown)
     told_before = {one.reason for one in held.conditions} & {Reason.DEADLINE_AT_RISK, Reason.DEADLINE_MISSED}
     must, bind = found.replicas - (found.lends if told_before else found.may_be_late), (*LASTING, LimitName.MAXIMUM)
     short = idle or any(one.name in bind and one.after < min(one.before, must) for one in plan.decision.limits)

@@ -13,7 +13,7 @@ from servingpool.adapters.cluster.drain import Drain
 from servingpool.adapters.gateways.own_gateway import OwnGateway, bound_of
 from servingpool.adapters.prometheus.diagnosis import Cause
 from servingpool.adapters.prometheus.gateways import FirstRequest, GatewayProfile
-from servingpool.adapters.prometheus.samples import Selection, lost_parts
+from servingpool.adapters.prometheus.samples import Selection, alike, lost_parts, named
 from servingpool.api.conditions import Reason, Truth
 from servingpool.api.duration import brief
 from servingpool.api.serving_pool import ServingPool
@@ -82,7 +82,7 @@ def _samples_condition(
     missing = next((one.last.missing for one in memories if one.last.missing is not None), None)
     if missing is not None:
         if selection.native:
-            return Reason.NATIVE_HISTOGRAMS.said(pods=selection.named_native)
+            return Reason.NATIVE_HISTOGRAMS.said(pods=named(selection.native))
         partial = all(one.last.coverage > 0.0 for one in memories)
         return _lacking_condition(missing, observation, partial=partial)
     unknown = next((said for one in memories if (said := _unknown(one)) is not None), None)
@@ -96,9 +96,9 @@ def _samples_condition(
 def _complete_condition(observation: Observation, selection: Selection) -> tuple[Reason, str]:
     """For samples that lack nothing: what else is odd about the pods' series."""
     if selection.unreadable:
-        return Reason.UNREADABLE_SERIES.said(detail=selection.named_unreadable)
+        return Reason.UNREADABLE_SERIES.said(detail=alike(selection.unreadable))
     if selection.doubled:
-        return Reason.DOUBLED_SERIES.said(pods=selection.named_doubled)
+        return Reason.DOUBLED_SERIES.said(pods=named(selection.doubled))
     ready = len(observation.ready)
     return (Reason.METERED_AT_GATEWAY if observation.metered else Reason.VALID_METRICS).said(ready=ready)
 

@@ -65,7 +65,7 @@ def test_eight_targets_of_a_hundred_replicas_take_few_steps() -> None:
     some = tuple(Offer(1.0 + 0.13 * n, 1.0 + 0.14 * n, 0, 100) for n in range(8))
     mix = cheapest_mix(some, 100.0)
     assert 100.0 * ENOUGH <= capacity(some, mix) < 103.0
-    assert price(some, mix) < 1.02 * 100.0 * min(offer.unit_price for offer in some)
+    assert price(some, mix) < 1.02 * 100.0 * min(offer.price / offer.weight for offer in some)
 
 
 def test_eight_targets_of_ten_thousand_replicas_are_weighed_in_few_sizes() -> None:

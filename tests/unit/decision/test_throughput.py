@@ -128,6 +128,26 @@ def test_what_came_while_the_source_was_silent_is_due_as_if_it_came_at_once_and_
     assert ledger.update(95.0, 0.0, 95.0, Batch(within=600.0), 9000.0).dues == (Due(9300.0, 95.0),), "a long silence"
 
 
+amounts = st.lists(st.tuples(st.floats(-HOUR, 9 * HOUR), st.floats(0.01, 1e6)), max_size=9).map(sorted)
+
+
+@given(ruled=amounts, more=amounts)
+def test_of_two_deadlines_the_earlier_counts_for_as_much_work_as_the_broker_has_by_then(ruled, more) -> None:
+    """Buckets that come, go, or count more than waits move deadlines to earlier times alone, and no work is lost."""
+    ledger, told, whole = Ledger(dues=tuple(Due(*one) for one in ruled)), list[Due](), 0.0
+    for at, amount in more:
+        told.append(Due(at, whole := whole + amount))
+    found = ledger.sooner(told)
+    assert found.waiting == pytest.approx(ledger.waiting)
+    assert list(found.dues) == sorted(found.dues, key=lambda one: one.at)
+    for at in [at for at, _ in (*ruled, *more)]:
+        by_rule = sum(amount for due, amount in ruled if due <= at)
+        by_broker = max([amount for due, amount in told if due <= at], default=0.0)
+        by_then = sum(amount for due, amount in found.dues if due <= at)
+        assert by_then == pytest.approx(min(ledger.waiting, max(by_rule, by_broker)))
+    assert ledger.sooner([]) is ledger
+
+
 def test_a_rate_takes_no_more_than_its_money_pays_and_no_more_than_comes() -> None:
     def kept(waiting: float, flow: float, ready: float = 0.0, paid: float = 9.0) -> float:
         ledger = Ledger(0.0, (Due(HOUR, waiting),), 0.0, 0.0, 0.001)

@@ -21,7 +21,7 @@ from servingpool.adapters.prometheus.diagnosis import Missing, PodKey
 from servingpool.adapters.prometheus.rows import Unread
 from servingpool.adapters.prometheus.samples import FleetReading, NotAsked, PodSamples, ReadRequest, TooLarge
 from servingpool.decision.decision import Decision
-from servingpool.decision.observation import Observation, Reading, ReplicaMetrics, Unknown
+from servingpool.decision.observation import Observation, Reading, ReplicaMetrics, TimeLeft, Unknown
 from servingpool.gpubudget.budgets import Budgets
 from servingpool.gpubudget.report import BudgetReporter
 from servingpool.loop.backfill import Backfill
@@ -120,10 +120,16 @@ class Prometheus:
     """What it answered that cannot be read."""
     backlog: Reading = 0.0
     """What the query on a broker's backlog returns."""
+    left: TimeLeft = ()
+    """What the query on its time left returns."""
 
     async def number(self, query: str) -> Reading:
         self.asked.append(query)
         return self.backlog
+
+    async def time_left(self, query: str, scale: float) -> TimeLeft:
+        self.asked.append(f"{query} / {scale:g}")
+        return self.left
 
     async def read(self, request: ReadRequest, now: float) -> FleetReading | Unknown:
         if request.gateway:

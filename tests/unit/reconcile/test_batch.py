@@ -12,6 +12,7 @@ from .test_metrics import exposed
 
 EACH = 11.0
 """Requests/s that a replica serves: a request takes 0.086 s of it."""
+TO_8 = {"name": "vllm", "min": 0, "max": 8}
 BATCH = {"finishWithin": "2h", "backlog": {"query": "sum(queue)"}}
 
 
@@ -24,7 +25,7 @@ class Night(FakeCluster):
         self.why: Unknown | None = None
         """Why the source is silent."""
         self.serve(replicas=1, rate=0.0)
-        self.pool(slo=None, batch=BATCH, targets=[{"name": "vllm", "min": 0, "max": 8}])
+        self.pool(slo=None, batch=BATCH, targets=[TO_8])
 
     def serve_on(self) -> None:
         service = self.services["vllm"]
@@ -115,7 +116,7 @@ def test_a_little_work_waits_for_more_and_a_restart_forgets_no_deadline() -> Non
 def test_work_waits_for_the_cheap_hours_in_which_it_can_still_be_done_and_is_done_in_time() -> None:
     world = asleep()
     cheap = {"name": "cheap", "timeZone": "UTC", "start": "22:45", "end": "23:45", "costFactor": 0.5}
-    world.pool(slo=None, batch=BATCH, targets=[{"name": "vllm", "min": 0, "max": 8}], schedules=[cheap])
+    world.pool(slo=None, batch=BATCH, targets=[TO_8], schedules=[cheap])
     world.left, came, before = 70_000.0, world.now, len(world.writes.scales)
     world.step(minutes=8)  # shows what a request costs
     assert world.replicas == 0
@@ -127,11 +128,37 @@ def test_work_waits_for_the_cheap_hours_in_which_it_can_still_be_done_and_is_don
     assert world.now - came < 5700.0, "before 23:45"
     assert [after for _, _, after in world.writes.scales[before : before + 3]] == [1, 0, 3]
     world = asleep()
-    world.pool(slo=None, batch=BATCH, targets=[{"name": "vllm", "min": 0, "max": 8}], schedules=[cheap])
+    world.pool(slo=None, batch=BATCH, targets=[TO_8], schedules=[cheap])
     budget(world, 32)
     world.left = 70_000.0
     world.step(minutes=8)
     assert world.replicas == 2, "in a GPUBudget other pools may have its GPUs then"
+
+
+def test_work_is_done_by_its_own_deadlines_and_nothing_goes_while_these_are_unknown() -> None:
+    world = asleep()
+    left = {"query": "sum by (le) (left_bucket)", "unit": "milliseconds"}
+    world.pool(slo=None, batch={**BATCH, "finishWithin": "168h", "remainingTime": left}, targets=[TO_8])
+    world.left, hour = 70_000.0, world.now + 3600.0
+    assert "sum by (le) (left_bucket) / 1000" not in world.prometheus.asked, "not before something waits"
+    while world.left > 40_000.0:
+        world.prometheus.left = ((hour - world.now, world.left),)
+        world.step()
+    assert "requests due by 2023-11-14 23:17 UTC finish at" in world.decision().reason
+    before, world.prometheus.left = world.replicas, Unknown("its buckets are empty")
+    world.step(minutes=4)
+    assert world.replicas == before > 1, "for a week one would do"
+    assert world.condition("SLOMet") == ("Unknown", "BacklogUnknown")
+    assert "the time left is unknown (its buckets are empty), so nothing is removed; " in world.message("SLOMet")
+    world.prometheus.left = ((0.0, 1_000.0), (600.0, world.left))
+    world.step(minutes=1)
+    assert world.condition("SLOMet") == ("False", "DeadlineMissed")
+    while world.left > 0.0:
+        world.prometheus.left = ((max(1.0, hour - world.now), world.left),)
+        world.step()
+    assert world.now < hour
+    world.step(minutes=4)
+    assert world.replicas == 0
 
 
 def short_of_replicas() -> Night:
@@ -155,7 +182,7 @@ def test_a_deadline_at_risk_is_told_before_it_is_missed_and_then_by_how_much() -
 
 def test_a_chat_of_equal_priority_has_its_gpus_while_the_deadline_allows_and_it_has_them_back_in_time() -> None:
     world = asleep()
-    world.pool(slo=None, batch={**BATCH, "finishWithin": "1h"}, targets=[{"name": "vllm", "min": 0, "max": 8}])
+    world.pool(slo=None, batch={**BATCH, "finishWithin": "1h"}, targets=[TO_8])
     chat = world.serve("chat", replicas=1, rate=6.0)
     world.pool("chat", target="chat")
     budget(world, 16)

@@ -25,6 +25,9 @@ class OneBackend:
     async def number(self, query: str) -> Unknown:
         raise NotImplementedError
 
+    async def time_left(self, query: str, scale: float) -> Unknown:
+        raise NotImplementedError
+
 
 @dataclass
 class Slow(OneBackend):

@@ -146,7 +146,7 @@ class Pods:
 
 
 def marker(pods: Pods, cache: ClusterCache | None = None) -> Marker:
-    return Marker(pods, cache or ClusterCache(), lambda: None)
+    return Marker(pods, cache or ClusterCache(), {"cost": 0})
 
 
 def to_mark(count: int) -> Victims:

@@ -64,7 +64,7 @@ def test_a_loading_replica_shows_its_age_and_no_page() -> None:
     assert [r.name for r in loading.starting] == ["replica-2"]
     assert (loading.starting[0].age, loading.starting[0].ready_for) == (75.0, None)
     assert len(pages(loading)) == 2
-    assert ready.ready[2].load_time == 100.0
+    assert ready.ready[2].age - (ready.ready[2].ready_for or 0.0) == 100.0
     assert len(pages(ready)) == 3
     assert ready.requested == loading.requested == 3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from servingpool.adapters.cluster import kinds, objects
 from servingpool.adapters.cluster.autoscaling import paused
@@ -21,10 +21,11 @@ LONGEST_CHAIN = 8
 
 
 Place = TypeVar("Place")
+Name = TypeVar("Name")
 
 
-def _remove(held: dict[Place, dict[str, Pod]], place: Place, uid: str) -> None:
-    held.get(place, {}).pop(uid, None)
+def _remove(held: dict[Place, dict[Name, Any]], place: Place, name: Name) -> None:
+    held.get(place, {}).pop(name, None)
     if not held.get(place, True):
         del held[place]
 
@@ -62,7 +63,7 @@ class ClusterCache:
         self._workloads: dict[TargetKey, Workload] = {}
         self._revisions: dict[Owned, Owner] = {}
         """ReplicaSets to what controls them."""
-        self._revisions_of: defaultdict[Owned, set[str]] = defaultdict(set)
+        self._revisions_of: defaultdict[Owned, dict[str, None]] = defaultdict(dict)
         self._pods: defaultdict[Owned, dict[str, Pod]] = defaultdict(dict)
         """Pods by uid, by the object that controls them, such as a ReplicaSet."""
         self._spaces: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
@@ -74,7 +75,7 @@ class ClusterCache:
         self._costly: dict[str, str] = {}
         """Uid and namespace of the pods with a deletion cost of ours."""
         self._autoscalers: dict[tuple[str, Key], Autoscaler] = {}
-        self._autoscaled: defaultdict[TargetKey, set[tuple[str, Key]]] = defaultdict(set)
+        self._autoscaled: defaultdict[TargetKey, dict[tuple[str, Key], None]] = defaultdict(dict)
 
     @tolerant(KIND)
     def see_pool(self, raw: Raw, *, gone: bool) -> None:
@@ -150,12 +151,10 @@ class ClusterCache:
         owner = None if gone else objects.replica_set(raw)
         before = self._revisions.pop((namespace, uid), None)
         if before is not None:
-            self._revisions_of[namespace, before.uid].discard(uid)
-            if not self._revisions_of[namespace, before.uid]:
-                del self._revisions_of[namespace, before.uid]
+            _remove(self._revisions_of, (namespace, before.uid), uid)
         if owner is not None:
             self._revisions[namespace, uid] = owner
-            self._revisions_of[namespace, owner.uid].add(uid)
+            self._revisions_of[namespace, owner.uid][uid] = None
 
     @tolerant("Pod")
     def see_pod(self, raw: Raw, *, gone: bool) -> None:
@@ -195,13 +194,11 @@ class ClusterCache:
             return
         before = self._autoscalers.pop(name, None)
         if before is not None:
-            self._autoscaled[before.target].discard(name)
-            if not self._autoscaled[before.target]:
-                del self._autoscaled[before.target]
+            _remove(self._autoscaled, before.target, name)
         autoscaler = None if gone or paused(raw) else objects.autoscaler(raw)
         if autoscaler is not None:
             self._autoscalers[name] = autoscaler
-            self._autoscaled[autoscaler.target].add(name)
+            self._autoscaled[autoscaler.target][name] = None
 
     def workload(self, key: TargetKey) -> Workload | None:
         """The target of this namespace, name and kind, with the replicas that we have ordered."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
@@ -17,7 +18,7 @@ from servingpool.adapters.cluster.quantity import whole
 from servingpool.decision.observation import Unknown
 
 Raw = Mapping[str, Any]
-Amounts = dict[str, int]
+Amounts = Counter[str]
 """Amounts of extended resources, by name."""
 CLAIM_VERSIONS = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2", "resource.k8s.io/v1beta1")
 """Versions of the claims' API, the newest first. Kubernetes 1.34 has them all."""
@@ -66,7 +67,7 @@ def devices_of(pods: Sequence[Raw]) -> Devices:
 
     The pods of a group share one spec, which may be 1,000 times in the list and is read once.
     """
-    resources: Amounts = {}
+    resources: Amounts = Counter()
     templates: list[str] = []
     shared: str | None = None
     unreadable: set[str] = set()
@@ -79,7 +80,7 @@ def devices_of(pods: Sequence[Raw]) -> Devices:
             return UNREAD
         times = sum(each is pod for each in pods)
         gpus += times * counted(reserved)
-        _add(resources, {name: times * amount for name, amount in reserved.items()})
+        resources.update({name: times * amount for name, amount in reserved.items()})
         for claim in claims:
             if "resourceClaimTemplateName" in claim:
                 templates += [str(claim["resourceClaimTemplateName"])] * times
@@ -94,19 +95,19 @@ def _reserved(pod: Raw, unreadable: set[str]) -> Amounts:
     The greater of what runs together, and of each init container with the sidecars that were started before it
     (`AggregateContainerRequests` of Kubernetes); and the overhead of its runtime. A pod's own `resources` have none.
     """
-    started: Amounts = {}
-    at_start: Amounts = {}
+    started: Amounts = Counter()
+    at_start: Amounts = Counter()
     for container in pod.get("initContainers") or ():
         for name, amount in _asked(container, unreadable).items():
-            total = started.get(name, 0) + amount
-            at_start[name] = max(at_start.get(name, 0), total)
+            total = started[name] + amount
+            at_start[name] = max(at_start[name], total)
             if _goes_on(container):
                 started[name] = total
     together = started
     for container in pod.get("containers") or ():
-        _add(together, _asked(container, unreadable))
-    most = {name: max(together.get(name, 0), at_start.get(name, 0)) for name in together.keys() | at_start.keys()}
-    _add(most, _asked({"resources": {"limits": pod.get("overhead")}}, unreadable))
+        together.update(_asked(container, unreadable))
+    most = Counter({name: max(together[name], at_start[name]) for name in together.keys() | at_start.keys()})
+    most.update(_asked({"resources": {"limits": pod.get("overhead")}}, unreadable))
     return most
 
 
@@ -116,16 +117,11 @@ def _asked(container: Raw, unreadable: set[str]) -> Amounts:
     few = len(limits) <= MOST_NAMES
     read = {name: whole(amount) if few else None for name, amount in limits.items() if "/" in name}
     unreadable.update(name for name, amount in read.items() if amount is None)
-    return {name: amount for name, amount in read.items() if amount is not None}
+    return Counter({name: amount for name, amount in read.items() if amount is not None})
 
 
 def _goes_on(container: Raw) -> bool:
     return container.get("restartPolicy") == "Always"
-
-
-def _add(to: Amounts, more: Amounts) -> None:
-    for name, amount in more.items():
-        to[name] = to.get(name, 0) + amount
 
 
 class _Unclear(Exception):

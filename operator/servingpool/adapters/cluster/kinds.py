@@ -120,11 +120,6 @@ def in_turn(sort: Sort, raw: Raw) -> bool:
     return sort == STATEFUL_SET and raw.get("spec", {}).get("podManagementPolicy") != "Parallel"
 
 
-def first_ordinal(sort: Sort, raw: Raw) -> int:
-    """The number of the first pod: a StatefulSet may begin at another than 0."""
-    return int((raw.get("spec", {}).get("ordinals") or {}).get("start", 0)) if sort == STATEFUL_SET else 0
-
-
 def revision(labels: Mapping[str, str]) -> tuple[str, str] | None:
     """The label that tells a pod's template, with its value; None where no label does."""
     known = next((name for name in REVISION_LABELS if name in labels), None)

@@ -303,7 +303,8 @@ def target(key: TargetKey, raw: Raw, pods: Sequence[Raw], *, replicas: int) -> W
         ending="deletionTimestamp" in raw["metadata"],
         refusal=_refusal(raw),
         in_turn=kinds.in_turn(key.sort, raw),
-        first=kinds.first_ordinal(key.sort, raw),
+        # A StatefulSet may begin at another number than 0.
+        first=int((raw.get("spec", {}).get("ordinals") or {}).get("start", 0)) if key.sort == kinds.STATEFUL_SET else 0,
         left_out=tuple(
             f"arguments of container {container.get('name')}: longer than {input_limits.ARGUMENTS} characters"
             for container, given in zip(serving, said, strict=True)

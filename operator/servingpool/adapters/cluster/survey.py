@@ -92,11 +92,11 @@ async def survey(cluster: Cluster, namespace: str, kind: str, name: str) -> Surv
     """Read it. Raises as `workload_of`."""
     workload, listed = await workload_of(cluster, namespace, kind, name)
     names = sorted({each["spec"].get("nodeName", "") for each in listed} - {""})
-    scaling = await autoscalers(cluster, namespace)
+    scaling = [(each, objects.autoscaler(each)) for each in await autoscalers(cluster, namespace)]
     return Survey(
         workload=workload,
         pods=tuple(map(objects.pod, listed)),
-        autoscalers=tuple(each for each in scaling if _scales(each, workload.key)),
+        autoscalers=tuple(raw for raw, one in scaling if one is not None and one.target == workload.key),
         nodes=tuple([labels for node in names if (labels := await _labels(cluster, node)) is not None]),
     )
 
@@ -173,11 +173,6 @@ async def _labels(cluster: Cluster, node: str) -> dict[str, str] | None:
         return dict((await cluster.get(path_of("v1", "nodes", name=node)))["metadata"].get("labels", {}))
     except ClusterError:  # a tenant may not read nodes
         return None
-
-
-def _scales(raw: Raw, target: TargetKey) -> bool:
-    one = objects.autoscaler(raw)
-    return one is not None and one.target == target
 
 
 def _stays(one: Pod) -> bool:

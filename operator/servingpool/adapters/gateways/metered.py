@@ -89,17 +89,13 @@ def _after(
         return before if before is not None and counted is before.counted else begins
     base = 0.0 if rise.restarted else before.begun
     begun = max(begun, base)
-    replicas, each, each_begun = _served_by(ready, rise.seconds), before.each, before.each_begun
-    if replicas > 0.0:
+    each, each_begun = before.each, before.each_begun
+    served = sum(1.0 if one.ready_for is None else min(1.0, max(0.0, one.ready_for) / rise.seconds) for one in ready)
+    if ready:
+        replicas = max(served, LEAST_READY)  # that served, on average
         each = tuple(held + more / replicas for held, more in zip(each, rise.figures, strict=True))
         each_begun += (begun - base) / replicas
     return Shares(counted, begun, each, each_begun)
-
-
-def _served_by(ready: Sequence[Replica], seconds: float) -> float:
-    """Replicas that served in the last `seconds`, on average; 0 where none is ready."""
-    served = sum(1.0 if one.ready_for is None else min(1.0, max(0.0, one.ready_for) / seconds) for one in ready)
-    return max(served, LEAST_READY) if ready else 0.0
 
 
 def _counts(gateway: GatewayMetrics, arrivals: float, bounds: tuple[float, ...]) -> Counts:

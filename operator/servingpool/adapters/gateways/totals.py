@@ -301,7 +301,8 @@ class GatewayTotals:
             before = _empty(now.bounds)
         total = self.histograms.get(name, _empty(now.bounds))
         if isinstance(before, Histogram) and total.bounds == now.bounds == before.bounds:
-            self.histograms[name] = _plus(total, now, before)
+            seconds, count, *counts = map(add, _flat(total), rises(_flat(before), _flat(now)))
+            self.histograms[name] = Histogram(total.bounds, tuple(counts), seconds, count)
 
     def _count(self, name: str, readings: list[Reading]) -> Reading:
         known = any(not isinstance(one, Unknown) for one in readings)
@@ -355,11 +356,6 @@ def _observations(histogram: Histogram | Unknown) -> Reading:
 
 def _empty(bounds: tuple[float, ...]) -> Histogram:
     return Histogram(bounds, (0.0,) * len(bounds), 0.0, 0.0)
-
-
-def _plus(total: Histogram, now: Histogram, before: Histogram) -> Histogram:
-    seconds, count, *counts = map(add, _flat(total), rises(_flat(before), _flat(now)))
-    return Histogram(total.bounds, tuple(counts), seconds, count)
 
 
 def _flat(histogram: Histogram) -> tuple[float, ...]:

@@ -38,8 +38,9 @@ from servingpool.adapters.prometheus.workers import (
     read_number,
     read_range,
     read_samples,
+    read_time_left,
 )
-from servingpool.decision.observation import Reading, Unknown
+from servingpool.decision.observation import Reading, TimeLeft, Unknown
 
 T = TypeVar("T")
 Given = TypeVarTuple("Given")
@@ -223,6 +224,10 @@ class PrometheusBackend:
     async def number(self, query: str) -> Reading:
         """The number that a query of a user returns; Unknown, with the reason, where it returns none."""
         return await self._answer(read_number, query)
+
+    async def time_left(self, query: str, scale: float) -> TimeLeft:
+        """What a query of a user tells of waiting requests, see `read_time_left`."""
+        return await self._answer(read_time_left, query, scale)
 
     async def check(self) -> Unknown | None:
         """Why this Prometheus does not answer what the operator asks; None where it answers."""

@@ -15,7 +15,7 @@ import math
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -101,27 +101,12 @@ class Selection:
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Parts of pods that could not be read, whether they have a sample or not."""
 
-    @property
-    def named_doubled(self) -> str:
-        """Names of the doubled pods, in a sentence."""
-        return _names(list(self.doubled))
-
-    @property
-    def named_native(self) -> str:
-        """Names of the pods with native histograms, in a sentence."""
-        return _names(list(self.native))
-
-    @property
-    def named_unreadable(self) -> str:
-        """The pods with series that could not be read, and why."""
-        return _alike(self.unreadable)
-
     def explain(self) -> str:
         """Sentence on the missing pods, with pods that fail alike together; empty where none is missing.
 
         By name, for what the watch shows first is no news.
         """
-        return _alike({pod: missing.reason for pod, missing in self.missing.items()})
+        return alike({pod: missing.reason for pod, missing in self.missing.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,18 +296,19 @@ def _until_shared(order: tuple[float, ...], rare: frozenset[float]) -> tuple[flo
     return order[: min(shared + 1, MOST_ASIDE)]
 
 
-def _alike(reasons: Mapping[str, str]) -> str:
+def alike(reasons: Mapping[str, str]) -> str:
     """Each reason, and the pods for which it is the same."""
-    alike: dict[str, list[str]] = {}
+    same: dict[str, list[str]] = {}
     for pod in sorted(reasons):
-        alike.setdefault(reasons[pod], []).append(pod)
-    return ". ".join(f"{reason} ({_counted(pods)})" for reason, pods in alike.items())
+        same.setdefault(reasons[pod], []).append(pod)
+    return ". ".join(f"{reason} ({_counted(pods)})" for reason, pods in same.items())
 
 
 def _counted(pods: list[str]) -> str:
-    return f"pod {pods[0]}" if len(pods) == 1 else f"{len(pods)} pods: {_names(pods)}"
+    return f"pod {pods[0]}" if len(pods) == 1 else f"{len(pods)} pods: {named(pods)}"
 
 
-def _names(pods: list[str]) -> str:
+def named(pods: Sequence[str]) -> str:
+    """The first pods by name, and how many more there are."""
     more = len(pods) - _NAMED
     return f"{', '.join(pods[:_NAMED])} and {more} more" if more > 0 else ", ".join(pods)

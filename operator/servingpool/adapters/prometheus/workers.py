@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TypeVar, TypeVarTuple
 
 from servingpool.adapters.prometheus import lookup
@@ -24,9 +24,9 @@ from servingpool.adapters.prometheus.http_client import Excess, MetricsUnavailab
 from servingpool.adapters.prometheus.lookup import Found
 from servingpool.adapters.prometheus.plan import Plan, evaluated_at, gather, gather_range
 from servingpool.adapters.prometheus.promql import ADDRESS, Queries, Scope
-from servingpool.adapters.prometheus.rows import MOST_SAMPLES, Unread
+from servingpool.adapters.prometheus.rows import MOST_SAMPLES, Unread, bound_of
 from servingpool.adapters.prometheus.samples import ReadRequest
-from servingpool.decision.observation import ReplicaMetrics, Unknown
+from servingpool.decision.observation import ReplicaMetrics, TimeLeft, Unknown
 
 GRACE = 1.0
 """Seconds after a job's deadline until it is waited for: a client ends its query at the deadline."""
@@ -41,6 +41,8 @@ MOST_LOOK_UPS = 4
 TIMES_COMPARED = 5
 """Rows whose time of evaluation is compared: it is the same in all, unless one is damaged."""
 
+LEAST_BOUND, MOST_BOUND = 300.0, 366 * 86_400.0
+"""Seconds at which the buckets of time left end: others are in another unit than was said."""
 LEAST_LEFT = 0.1
 """Share of the timeout: a queued query is dropped when less than this remains."""
 
@@ -228,6 +230,32 @@ def read_number(client: PrometheusClient, timeout: float, query: str) -> float |
     if not 0.0 <= numbers[0] < math.inf:
         return Unknown(f"the query returns {numbers[0]:g}, not a number from 0 on")
     return numbers[0]
+
+
+def read_time_left(client: PrometheusClient, timeout: float, query: str, scale: float) -> TimeLeft:
+    """When requests are due, by the buckets that a query of a user returns; `scale`: so many of their unit in a second.
+
+    Each counts as due as soon as its bucket allows. Unknown, with the reason, where the buckets cannot be used, or are
+    empty: the query is asked while requests wait.
+    """
+    answer = client.whole(client.query(query, timeout))
+    parsed = Unread().readable(
+        answer.rows(), lambda row: (bound_of(row["metric"]["le"]) / scale, float(row["value"][1]))
+    )
+    buckets = sorted(parsed)
+    bounds, counts = [bound for bound, _ in buckets], [count for _, count in buckets]
+    if bounds[-1:] != [math.inf]:
+        return Unknown('the query returns no bucket le="+Inf"; it must be as `sum by (le) (NAME_bucket{...})`')
+    if len({*bounds}) < len(bounds):
+        return Unknown("the query returns several series for a bucket, not 1; sum by (le) makes one of them")
+    if not all(0.0 <= less <= more < math.inf for less, more in pairwise((0.0, *counts))):
+        return Unknown("the query returns buckets whose counts are no numbers from 0 on that grow with le")
+    if not LEAST_BOUND <= max(bounds[:-1], default=0.0) <= MOST_BOUND:
+        return Unknown(f"the buckets end at {max(bounds[:-1], default=0.0):g} s, not at 5m to 8784h; check unit")
+    if not counts[-1]:
+        return Unknown("its buckets are empty: all is due after the last one, or the queue could not be read")
+    begins = (bound if bound <= 0.0 else max(before, 1.0) for before, bound in pairwise((0.0, *bounds)))
+    return tuple(zip(begins, counts, strict=True))
 
 
 def read_causes(

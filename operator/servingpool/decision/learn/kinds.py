@@ -37,8 +37,8 @@ class ColdStart:
 
     def update(self, ready: Sequence[Replica], starting: Sequence[Replica]) -> ColdStart:
         """Note the load time of each replica that was seen to load and is Ready now."""
-        loads = [replica.load_time for replica in ready if replica.name in self.loading]
-        times = tuple([one for one in loads if one is not None and 0.0 < one <= LONGEST_COLD_START])
+        loads = [one.age - one.ready_for for one in ready if one.name in self.loading and one.ready_for is not None]
+        times = tuple([one for one in loads if 0.0 < one <= LONGEST_COLD_START])
         loading = tuple([replica.name for replica in starting if replica.ready_for is None])
         if not times and loading == self.loading:
             return self

@@ -6,8 +6,9 @@ All is counted in one unit, see `Batch.unit`.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from servingpool.decision.observation import EPSILON, Reading, Unknown
@@ -59,8 +60,7 @@ class Ledger:
         dues = self._after(max(served, self.waiting - waiting))
         more = waiting - math.fsum(one.amount for one in dues)
         if more > EPSILON:
-            earliest = now - 0.5 * batch.within
-            last = batch.due(now if self.known_at is None else max(min(self.known_at, now), earliest))
+            last = batch.due(now if self.known_at is None else max(min(self.known_at, now), now - 0.5 * batch.within))
             dues = tuple(one._replace(at=min(one.at, last)) for one in dues)  # where less time is given than before
             near = dues and last - dues[-1].at <= (last - now) / DEADLINES
             dues = (*dues[:-1], Due(dues[-1].at, dues[-1].amount + more)) if near else (*dues, Due(last, more))
@@ -80,6 +80,17 @@ class Ledger:
             cost=self.cost * (cost / self.cost) ** min(1.0, elapsed / DEFAULT.mean_window),
             spread=self.spread + (apart - self.spread) * min(1.0, elapsed / DEFAULT.evidence_memory),
         )
+
+    def sooner(self, told: Iterable[Due]) -> Ledger:
+        """The ledger in which so much is due by each time, in all and at least, as `told`, in ascending order."""
+        ruled = zip((one.at for one in self.dues), accumulate(one.amount for one in self.dues), strict=True)
+        rows = sorted((*ruled, *told))
+        if len(rows) == len(self.dues):
+            return self
+        most = (min(self.waiting, due) for due in accumulate((due for _, due in rows), max))
+        parts = zip(rows, pairwise((0.0, *most)), strict=True)
+        dues = [Due(at, after - before) for (at, _), (before, after) in parts if after - before > EPSILON]
+        return replace(self, dues=tuple(dues))
 
     @property
     def waiting(self) -> float:

@@ -320,7 +320,8 @@ def attribute_load(pool: Pool, step: StepTime, demand: Demand, window: SampleWin
     outlasts the window, taught that 25% of requests miss at any fleet size. Requests on time after an overload that new
     replicas have relieved have hardly met it: most of them are the new replicas'.
     """
-    decoding = _decoding(pool, step, demand)
+    # Seconds from the first token to the last.
+    decoding = demand.steps * step.tokens * (pool.slo.time_per_output_token or 2.0 * step.between_tokens)
     # A request that ends now may have had its first token a whole answer ago, and have waited for it until then.
     met = loads(window.rows, OFFERED, step)
     reach = _back_to_the_queue(window, met, _waited(pool, window.last(MINUTE + decoding)) + decoding)
@@ -366,9 +367,3 @@ def _waited(pool: Pool, recent: Slice) -> float:
         on_time = (judged - late) * bound / 2.0
         waited = max(waited, (recent.sums[Column.TTFT_SUM] - on_time) / late)
     return max(waited, bound or 0.0)
-
-
-def _decoding(pool: Pool, step: StepTime, demand: Demand) -> float:
-    """Seconds from the first token to the last."""
-    bound = pool.slo.time_per_output_token
-    return demand.steps * step.tokens * (bound if bound is not None else 2.0 * step.between_tokens)

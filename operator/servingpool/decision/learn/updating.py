@@ -32,7 +32,7 @@ from servingpool.decision.observe.gauges import with_believed_queue
 from servingpool.decision.observe.latency import Misses, Tail
 from servingpool.decision.observe.lateness import Lateness
 from servingpool.decision.observe.queueing import looked
-from servingpool.decision.observe.window import NOTHING, Demand, Slice, rate_window, usual
+from servingpool.decision.observe.window import NOTHING, Demand, SampleWindow, Slice, rate_window, usual
 from servingpool.decision.params import LONGEST_GAP, MINUTE, REMEMBERED
 from servingpool.decision.pool import Pool
 from servingpool.decision.words import clock
@@ -358,8 +358,9 @@ def _judged_anew(memory: Memory, verdicts: Sequence[Misses]) -> Memory:
     a witness counts those late for their first token and those late for the others, and over minutes that were bad for
     both the same requests would count twice.
     """
-    window, earlier = memory.window.judged_anew(verdicts), verdicts[:-1]
-    begin = float(window.rows[0, Column.AT])
+    rows, earlier = memory.window.rows.copy(), verdicts[:-1]
+    rows[:, [Column.JUDGED, Column.LATE]] = [(tick.requests, tick.late) for tick in verdicts]
+    begin, window = float(rows[0, Column.AT]), SampleWindow(rows, memory.window.buckets)
     again = Scored(begin, sum(tick.requests for tick in earlier), sum(tick.late for tick in earlier))
     score = (*(one for one in memory.score if one.begin + BIN <= begin), again)
     profile = replace(memory.profile, curve=MissCurve(), calibration=Calibration())

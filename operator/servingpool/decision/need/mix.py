@@ -38,11 +38,6 @@ class Offer(NamedTuple):
     most: int
     """Most replicas, at least `least`."""
 
-    @property
-    def unit_price(self) -> float:
-        """Price of a capacity of 1; infinite without capacity."""
-        return self.price / self.weight if self.weight > 0.0 else math.inf
-
 
 def capacity(offers: Sequence[Offer], mix: Mix) -> float:
     """Capacity of a mix, in replicas of the reference target."""
@@ -126,4 +121,5 @@ class Frontier:
         some = capacities > 0.0
         if not some.any():
             return np.ones(1), np.ones(1)  # there is nothing to choose
-        return capacities[some], prices[some] / min([offer.unit_price for offer in self.offers])
+        least = min([offer.price / offer.weight for offer in self.offers if offer.weight > 0.0])
+        return capacities[some], prices[some] / least

@@ -34,7 +34,7 @@ from servingpool.decision.learn.kinds import OVERDUE
 from servingpool.decision.learn.ledger import Due, Ledger
 from servingpool.decision.learn.memory import UpdateResult
 from servingpool.decision.learn.miss_curve import BINS, Curve
-from servingpool.decision.observation import EPSILON, Observation, Reading, Unknown
+from servingpool.decision.observation import EPSILON, Observation, Reading, TimeLeft, Unknown
 from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.counters import added
 from servingpool.decision.observe.window import Slice, rate_window
@@ -187,6 +187,9 @@ def plan(
     each = tokens / requests if batch.unit != "requests" and min(requests, tokens) > 0.0 else 1.0
     held = memory.last.waiting if observation.ready else memory.last.gateway
     waiting = added(observation.backlog, held if isinstance(held, Unknown) else held * each)
+    left, before = observation.time_left, 0.0 if isinstance(held, Unknown) else held
+    told = [] if isinstance(left, Unknown) else [Due(now + after, due + before) for after, due in left if due > 0.0]
+    doubt, what = (left, "time left") if isinstance(left, Unknown) else (waiting, "backlog")
     running = (last.highest(Column.RUNNING) or 0.0) * each
     served = (last.rate(Column.BEGUN) or 0.0) * last.seconds * each
     known = memory.profile.ledger  # of another objective: what a request cost is no cost of a token
@@ -194,6 +197,7 @@ def plan(
     if now != ledger.at:
         cost = None if update.demand is None or min(served, tokens) <= 0.0 else update.demand.work_per_request / each
         ledger = ledger.update(waiting, running, served, batch, now).costing(cost, memory.interval)
+        ledger = ledger.sooner(one for one in told if one.at <= now)  # what is late stays late
     flow, hung = 0.0 if update.demand is None else update.demand.level, len(memory.last.standing)
     pods = [(max(0.0, start - one.age), one.weight) for one in observation.starting if one.age <= OVERDUE * start]
     without_pod = max(0.0, observation.ordered - observation.serving - math.fsum(weight for _, weight in pods))
@@ -204,10 +208,10 @@ def plan(
         flow = (recent.rate(Column.GENERATED) or 0.0) * (ledger.cost or 0.0)
         found = steady(ledger, batch.rate, paid, flow, fleet, pool.params, now)
     else:
-        found = needed(ledger, running, flow, fleet, pool.params.scale_down_window, now)
+        found = needed(ledger.sooner(told), running, flow, fleet, pool.params.scale_down_window, now)
         if fleet.all >= found.replicas and found.waits_until == math.inf:
             ledger = replace(ledger, had=found.replicas)
-    if (unknown := isinstance(waiting, Unknown)) or len(pool.targets) > 1:  # which of several could be had again?
+    if (unknown := isinstance(doubt, Unknown)) or len(pool.targets) > 1:  # which of several could be had again?
         replicas = max(found.replicas, fleet.all * unknown)
         # While it is unknown no more is lent, and what is lent is not called back for that.
         lent = min(found.may_wait, replicas - fleet.all) if len(pool.targets) == 1 else 0.0
@@ -216,13 +220,13 @@ def plan(
     # Each replica less leaves the work of one undone, but for those that it lends.
     fleets, must = np.arange(1.0, max(1.0, math.ceil(found.replicas)) + 1.0), math.ceil(found.replicas) - found.lends
     found = found._replace(course=Course(fleets, np.maximum(must - fleets, 0.0), must, 0.0, NOTHING_LATE))
-    return found._replace(why=found.why or _said(found, ledger, waiting, running, batch)), ledger
+    return found._replace(why=found.why or _said(found, ledger, doubt, what, running, batch)), ledger
 
 
-def _said(found: Wanted, ledger: Ledger, waiting: Reading, running: float, batch: Batch) -> str:
+def _said(found: Wanted, ledger: Ledger, doubt: Reading | TimeLeft, what: str, running: float, batch: Batch) -> str:
     """The sentence on the replicas."""
     unit, due = batch.unit, found.due
-    said = f"the backlog is unknown ({waiting.reason}), so nothing is removed; " if isinstance(waiting, Unknown) else ""
+    said = f"the {what} is unknown ({doubt.reason}), so nothing is removed; " if isinstance(doubt, Unknown) else ""
     if due is None:
         return f"{said}0 {unit} are known to wait and {running:,.0f} run"
     said += f"{due.amount:,.0f} {unit} due by {clock(due.at)}"

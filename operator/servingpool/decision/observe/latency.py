@@ -102,13 +102,10 @@ def late_share_by_mean(mean: float, bucket: Sequence[float], bound: float) -> fl
         return 0.5
     centre = math.log(min(upper, max(lower, mean, EPSILON))) - SPREAD**2 / 2.0
     below, up_to_bound, up_to = (
-        _normal((math.log(end) - centre) / SPREAD) if end > 0.0 else 0.0 for end in (lower, bound, upper)
+        0.5 * (1.0 + math.erf((math.log(end) - centre) / SPREAD / math.sqrt(2.0))) if end > 0.0 else 0.0
+        for end in (lower, bound, upper)
     )
     return (up_to - up_to_bound) / (up_to - below)
-
-
-def _normal(z: float) -> float:
-    return 0.5 * (1.0 + math.erf(z / math.sqrt(2.0)))
 
 
 LEAST_REQUESTS = 5.0

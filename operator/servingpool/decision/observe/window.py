@@ -98,12 +98,6 @@ class SampleWindow:
         last = (*self.rows[-1, : Column.JUDGED].tolist(), misses.requests, misses.late, *demand, *offered)
         return SampleWindow(np.concatenate((self.rows[:-1], [last])), self.buckets)
 
-    def judged_anew(self, misses: Sequence[Misses]) -> SampleWindow:
-        """The window with new counts of each tick's requests and late requests."""
-        rows = self.rows.copy()
-        rows[:, [Column.JUDGED, Column.LATE]] = [(tick.requests, tick.late) for tick in misses]
-        return SampleWindow(rows, self.buckets)
-
     def per_replica(self, amount: float) -> float:
         """Of work, the load of the last tick's fleet. A replica that turned Ready late in the tick is part of one."""
         return amount / max(float(self.rows[-1, Column.READY]), LEAST_READY)

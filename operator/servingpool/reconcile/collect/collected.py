@@ -155,7 +155,8 @@ def _stage(
         )
         for name, spec, workload in zip(pool.spec.target_names, pool.spec.targets, workloads, strict=True)
     )
-    return SeenStage(pool, targets, replace(observation, backlog=readings.backlog(pool)), selection)
+    backlog, left = readings.backlog(pool)
+    return SeenStage(pool, targets, replace(observation, backlog=backlog, time_left=left), selection)
 
 
 def observe(

@@ -23,9 +23,10 @@ from servingpool.adapters.prometheus.diagnosis import Cause, PodKey
 from servingpool.adapters.prometheus.engines import EngineMetrics, shipped, usable
 from servingpool.adapters.prometheus.gateways import GatewayProfile, shipped_gateways
 from servingpool.adapters.prometheus.samples import FleetReading, NotAsked, PodSamples, ReadRequest, Selection
+from servingpool.api.batch import Batch
 from servingpool.api.conditions import Reason
 from servingpool.api.serving_pool import ServingPool
-from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Observation, Reading, Unknown
+from servingpool.decision.observation import NOT_EXPOSED, GatewayMetrics, Observation, Reading, TimeLeft, Unknown
 from servingpool.reconcile.collect.targets import stages_of
 from servingpool.reconcile.collect.turns import Part, Turns
 
@@ -49,6 +50,9 @@ class Backend(Protocol):
 
     async def number(self, query: str) -> Reading:
         """The number that a query returns; Unknown where it returns none."""
+
+    async def time_left(self, query: str, scale: float) -> TimeLeft:
+        """When requests are due, by a query for buckets, so many of whose unit are in a second; Unknown without any."""
 
     async def history(
         self,
@@ -95,14 +99,10 @@ class Readings:
             return Reason.UNKNOWN_BACKEND.said(backend=name, detail=known)
         if not reader.backend.config.serves(namespace):
             return Reason.UNKNOWN_BACKEND.said(backend=name, detail=f"it does not allow namespace {namespace}")
-        gateway = gateway_of(pool, reader.backend.config)
-        return self._unknown_gateway(pool) or self._unknown_engine(pool, None if gateway is None else gateway.name)
-
-    def _unknown_gateway(self, pool: ServingPool) -> tuple[Reason, str] | None:
-        gateway = pool.spec.metrics.gateway
-        if gateway is None or gateway.name in self._gateways:
-            return None
-        return Reason.UNKNOWN_GATEWAY.said(gateway=gateway.name, known=", ".join(self._gateways))
+        own, gateway = pool.spec.metrics.gateway, gateway_of(pool, reader.backend.config)
+        if own is not None and own.name not in self._gateways:
+            return Reason.UNKNOWN_GATEWAY.said(gateway=own.name, known=", ".join(self._gateways))
+        return self._unknown_engine(pool, None if gateway is None else gateway.name)
 
     def _unknown_engine(self, pool: ServingPool, gateway: str | None) -> tuple[Reason, str] | None:
         engine = pool.spec.engine
@@ -139,9 +139,9 @@ class Readings:
         """The last reading of the gateway in front of this pool."""
         return self._reader(pool).gateways.of(pool, replicas)
 
-    def backlog(self, pool: ServingPool) -> Reading:
-        """The work that waits for this pool in a broker; NOT_EXPOSED without one."""
-        return self._reader(pool).backlogs.get(pool.key, NOT_EXPOSED if pool.spec.batch is None else NOT_READ)
+    def backlog(self, pool: ServingPool) -> tuple[Reading, TimeLeft]:
+        """The work that waits for this pool in a broker, NOT_EXPOSED without one, and when it is due."""
+        return self._reader(pool).backlogs.get(pool.key, (NOT_EXPOSED if pool.spec.batch is None else NOT_READ, ()))
 
     def completed(self, pool: ServingPool, observation: Observation, limit: float, now: float) -> Observation:
         """The observation of a pool, or of a stage, with its gateway's figures in place of its engines'.
@@ -184,8 +184,8 @@ class _Reader:
     def __init__(self, name: str, backend: Backend, gateways: GatewayReader) -> None:
         self.backend = backend
         self.gateways = gateways
-        self.backlogs: dict[tuple[str, str], Reading] = {}
-        """Work that waits in brokers, by pool."""
+        self.backlogs: dict[tuple[str, str], tuple[Reading, TimeLeft]] = {}
+        """Work that waits in brokers, and when it is due, by pool."""
         self.unexplained: defaultdict[Share, set[PodKey]] = defaultdict(set)
         """Pods without a sample, since the last reading."""
         self._name = name
@@ -208,10 +208,10 @@ class _Reader:
         self.unexplained.clear()
         self._turns.begin(wanted, self.gateways.requests(pools), now)
         asked = self._turns.asked
-        queries = {pool.key: pool.spec.batch.backlog.query for pool in pools if pool.spec.batch is not None}
-        numbers = asyncio.gather(*(sound(self._name, self.backend.number(one)) for one in queries.values()))
+        works = {pool.key: pool.spec.batch for pool in pools if pool.spec.batch is not None}
+        backlogs = asyncio.gather(*map(self._backlog, works.values()))
         heard = await asyncio.gather(*(sound(self._name, self.backend.read(one, now)) for one in asked.values()))
-        self.backlogs = dict(zip(queries, await numbers, strict=True))
+        self.backlogs = dict(zip(works, await backlogs, strict=True))
         answers = dict(zip(asked, heard, strict=True))
         self._turns.end(answers, now)
         self.gateways.hear(pools, lambda share, namespace: self._heard(answers, share, namespace))
@@ -222,7 +222,16 @@ class _Reader:
         ages = {part: now - self._answered.get(part, -math.inf) for part in unasked}
         self._resting = {part for part, age in ages.items() if 0.0 <= age < self.backend.config.staleness}
         read = [answer for answer in heard if isinstance(answer, FleetReading)]
-        return len(queries) + sum(answer.queries for answer in read), sum(answer.unread.count for answer in read)
+        asked_of_brokers = len(works) + sum(left != () for _, left in self.backlogs.values())
+        return asked_of_brokers + sum(answer.queries for answer in read), sum(answer.unread.count for answer in read)
+
+    async def _backlog(self, batch: Batch) -> tuple[Reading, TimeLeft]:
+        """What waits in a broker, and when it is due: asked while something waits."""
+        waiting, asked = await sound(self._name, self.backend.number(batch.backlog.query)), batch.remaining_time
+        if asked is None or isinstance(waiting, Unknown) or not waiting:
+            return waiting, ()
+        scale = 1000.0 if asked.unit == "milliseconds" else 1.0
+        return waiting, await sound(self._name, self.backend.time_left(asked.query, scale))
 
     def of(self, pool: ServingPool) -> FleetReading | Unknown:
         """The last reading of this pool."""

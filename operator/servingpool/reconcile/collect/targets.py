@@ -5,6 +5,7 @@ Of a kind whose replica is a group of pods, the samples of a replica are the sum
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -88,8 +89,7 @@ def stages_of(pool: ServingPool) -> tuple[ServingPool, ...]:
 
 def role_of(pool: ServingPool) -> str:
     """The role of a stage; empty for all targets of a pool."""
-    role = pool.spec.targets[0].role
-    return "" if role is None else role.value
+    return role.value if (role := pool.spec.targets[0].role) else ""
 
 
 def of_role(role: str, said: str) -> str:
@@ -100,10 +100,7 @@ def of_role(role: str, said: str) -> str:
 def ratio_of(pool: ServingPool) -> Ratio:
     """The bounds on prefill replicas for each decode replica."""
     given = pool.spec.prefill_per_decode
-    if given is None:
-        return Ratio()
-    bounds = {"least": given.min, "most": given.max}
-    return Ratio(**{name: bound for name, bound in bounds.items() if bound is not None})
+    return Ratio() if given is None else Ratio(given.min or 0.0, given.max or math.inf)
 
 
 def slo_of(spec: Spec) -> Slo:

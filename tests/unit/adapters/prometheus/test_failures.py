@@ -468,3 +468,39 @@ async def test_a_backlog_that_is_no_number_is_unknown_and_says_why(prometheus, b
     assert await backend.number("queue") == Unknown(said)
     prometheus.rows = [{"metric": {}, "value": [NOW, "12"]}]
     assert await backend.number("queue") == 12.0
+
+
+SHAPE = 'the query returns no bucket le="+Inf"; it must be as `sum by (le) (NAME_bucket{...})`'
+GROWS = "the query returns buckets whose counts are no numbers from 0 on that grow with le"
+
+
+@pytest.mark.parametrize(
+    ("buckets", "said"),
+    [
+        ([], SHAPE),
+        ([(None, "7")], SHAPE),
+        ([("0", "1"), ("3600000", "2")], SHAPE),
+        (
+            [("0", "1"), ("3600000", "2"), ("+Inf", "2"), ("+Inf", "5")],
+            "the query returns several series for a bucket, ",
+        ),
+        ([("0", "1"), ("3600000", "NaN"), ("+Inf", "2")], GROWS),
+        ([("0", "-1"), ("3600000", "1"), ("+Inf", "2")], GROWS),
+        ([("0", "3"), ("3600000", "2"), ("+Inf", "3")], GROWS),
+        ([("0", "0"), ("3600", "1"), ("+Inf", "2")], "the buckets end at 3.6 s, not at 5m to 8784h; check unit"),
+        ([("0", "0"), ("3600000", "0"), ("+Inf", "0")], "its buckets are empty: all is due after the last one, or "),
+    ],
+)
+async def test_time_left_that_cannot_be_used_is_unknown_and_says_why(prometheus, backend, buckets, said):
+    prometheus.rows = [{"metric": {"le": le} if le else {}, "value": [NOW, count]} for le, count in buckets]
+    found = await backend.time_left("left", 1000.0)
+    assert isinstance(found, Unknown)
+    assert found.reason.startswith(said)
+
+
+async def test_a_request_is_due_as_soon_as_its_bucket_allows_and_what_is_late_is_late(prometheus, backend):
+    counts = {"0.0": "1", "1000.0": "2", "3.6e+06": "2", "+Inf": "9"}
+    prometheus.rows = [{"metric": {"le": le}, "value": [NOW, count]} for le, count in counts.items()]
+    assert await backend.time_left("left", 1000.0) == ((0.0, 1.0), (1.0, 2.0), (1.0, 2.0), (3600.0, 9.0))
+    prometheus.beside = {"warnings": ["a store did not answer"]}
+    assert isinstance(await backend.time_left("left", 1000.0), Unknown)
