@@ -364,7 +364,7 @@ def _in_replicas_of(new: str, memory: Memory, pool: Pool) -> Memory:
 def fleet_of(observation: Observation, pool: Pool, memory: Memory, now: float) -> Fleet:
     """The fleet as observed, with the bounds of `pool` in replicas of any target."""
     profile, params = memory.profile, pool.params
-    weight = weights(profile.kinds, [(target.name, target.price) for target in pool.targets], profile.reference)
+    weight = weights(profile.kinds, {target.name: target.price for target in pool.targets}, profile.reference)
     ordered = {order.target: order.replicas for order in observation.orders}
     shortages = {one.target: one for one in memory.shortages}
     standing, lines = (*observation.ready, *observation.starting), []

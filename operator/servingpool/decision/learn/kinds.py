@@ -198,15 +198,13 @@ def best_known(kinds: Kinds, observation: Observation) -> str:
     return max(names, key=lambda name: (known[name], ready[name], -names.index(name)))
 
 
-def weights(kinds: Kinds, prices: Sequence[tuple[str, float]], reference: str) -> dict[str, float]:
+def weights(kinds: Kinds, prices: Mapping[str, float], reference: str) -> dict[str, float]:
     """Capacity of a replica of each target, in replicas of the reference.
 
     Before its speed is known, what it costs over the reference, and no more than one: a price tells of a speed.
     """
-    of_reference = next((price for name, price in prices if name == reference), None)
     found = {}
-    for name, price in prices:
+    for name, price in prices.items():
         speed = 1.0 if name == reference else kind_of(kinds, name).speed
-        guess = 1.0 if of_reference is None else min(1.0, price / of_reference)
-        found[name] = guess if speed is None else speed
+        found[name] = min(1.0, price / prices.get(reference, price)) if speed is None else speed
     return found

@@ -150,15 +150,14 @@ class MissCurve:
 
     def update(self, at: LoadAttribution, misses: Misses, *, elapsed: float, params: Params) -> MissCurve:
         """Add a tick's requests, at the loads that they met. `elapsed` seconds of forgetting are applied first."""
-        kept, requests = self._faded(math.exp(-elapsed / params.evidence_memory)), misses.requests
-        if requests <= 0.0:
-            return kept
-        counted, missed = list(kept.requests), list(kept.late)
-        weight, late = min(1.0, params.tick_weight / requests), min(misses.late, requests)
-        index = _bin(at.late)
-        counted[index] += late * weight
-        missed[index] += late * weight
-        counted[_bin(at.on_time)] += (requests - late) * weight
+        keep, requests = math.exp(-elapsed / params.evidence_memory), misses.requests
+        counted, missed = ([count * keep for count in counts] for counts in (self.requests, self.late))
+        if requests > 0.0:
+            weight, late = min(1.0, params.tick_weight / requests), min(misses.late, requests)
+            index = _bin(at.late)
+            counted[index] += late * weight
+            missed[index] += late * weight
+            counted[_bin(at.on_time)] += (requests - late) * weight
         return MissCurve(tuple(counted), tuple(missed))
 
     def seen_no_worse(self, load: float, than: float, share: float) -> bool:
@@ -186,9 +185,6 @@ class MissCurve:
         if lightest == len(below) or BINS[lightest] > LIGHT * BINS[bisect_left(below, below[-1] - enough)]:
             return 0.0
         return sum(self.late[: lightest + 1]) / below[lightest]
-
-    def _faded(self, keep: float) -> MissCurve:
-        return MissCurve(tuple([count * keep for count in self.requests]), tuple([count * keep for count in self.late]))
 
     def in_other_units(self, ratio: float) -> MissCurve:
         """The same evidence where what was a load of 1 is one of `ratio`.

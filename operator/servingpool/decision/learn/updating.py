@@ -304,9 +304,8 @@ def _calibration(
 ) -> Calibration:
     """Misses observed and predicted, with the tick's where its load was in the units of the prediction."""
     profile = memory.profile
-    predicted = None
-    if before.profile.engine.saturation.batch == profile.engine.saturation.batch:
-        predicted = _predicted(tick, before, memory.window.per_replica(demand.level))
+    same = before.profile.engine.saturation.batch == profile.engine.saturation.batch
+    predicted = _predicted(tick, before, memory.window.per_replica(demand.level)) if same else None
     if predicted is None or not carried.requests > 0.0 < usual:
         return profile.calibration
     return profile.calibration.update(

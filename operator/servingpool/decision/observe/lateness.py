@@ -20,6 +20,7 @@ from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.counters import CounterDelta
 from servingpool.decision.observe.latency import LEAST_REQUESTS, Misses, late_share_by_mean
 from servingpool.decision.observe.queueing import Queue, overdue
+from servingpool.decision.observe.samples import NO_SAMPLE
 from servingpool.decision.observe.window import KEPT_SECONDS, SampleWindow, Slice
 from servingpool.decision.params import LONGEST_GAP, MINUTE
 from servingpool.decision.pool import Pool
@@ -127,9 +128,7 @@ class Queues(NamedTuple):
         """
         since = max([one.at for one in last.samples.values()], default=now) - LONGEST_GAP
         replicas, gateway = (*observation.ready, *observation.starting), last.gateway_queue
-        found = [
-            last.samples[one.name].queue for one in replicas if one.name in last.samples and one.name not in standing
-        ]
+        found = [last.samples.get(one.name, NO_SAMPLE).queue for one in replicas if one.name not in standing]
         queues = [one for one in found if one is not None and one.at >= since]
         return cls(tuple(queues), gateway if gateway is not None and gateway.at >= since else None)
 
