@@ -74,8 +74,8 @@ class LimitName(Entry):
     )
     SCALE_DOWN_WINDOW = (
         "ScaleDownWindow",
-        "scale-down stops at {to}: {highest} were needed within the last {window:.0f} s",
-        "Scale-down is blocked or partial: more replicas were needed within the window.",
+        "scale-down stops at {to}: {highest} were needed or worth keeping within the last {window:.0f} s",
+        "Scale-down is blocked or partial: more replicas were needed, or worth keeping, within the window.",
         "Lower spec.behavior.scaleDownWindow if it is longer than two cold starts and savings matter more.",
     )
     LOWEST_STAY = (
