@@ -428,13 +428,19 @@ class Metric(Entry):
         "servingpool_needed_for_forecast_replicas",
         "replicas",
         "Cheapest fleet for what may come at the horizon.",
-        "The need is the larger of these two.",
+        "The need is the largest of these three.",
     )
     NEEDED_FOR_INITIAL_FLEET = (
         "servingpool_needed_for_initial_fleet_replicas",
         "replicas",
         "Replicas kept because the initial fleet is evidence of demand.",
         "0 two hours after the first observation.",
+    )
+    NEEDED_FOR_PRESENT_LOAD = (
+        "servingpool_needed_for_present_load_replicas",
+        "replicas",
+        "Cheapest fleet for the demand of now, where less is forecast.",
+        "What is removed now is missing now.",
     )
     RECOMMENDED_REPLICAS = (
         "servingpool_recommended_replicas",

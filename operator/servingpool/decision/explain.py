@@ -111,8 +111,10 @@ def _weighed(pool: Pool, plan: Plan, figures: Figures) -> list[str]:
 
 
 def _sizing(plan: Plan, burst: Reading) -> str:
-    """The larger of the two needs, and its cause."""
-    need = max(plan.for_forecast, plan.for_initial_fleet)
+    """The largest of the three needs, and its cause."""
+    need = max(plan.for_forecast, plan.for_initial_fleet, plan.for_present_load)
+    if need > max(plan.for_forecast, plan.for_initial_fleet):
+        return f"{shown(plan.for_forecast)} cover the forecast; the present load needs {shown(need)}"
     if need > plan.for_forecast:
         kept = f"{shown(need)} are kept because the initial fleet may have been needed"
         return f"{shown(plan.for_forecast)} cover the forecast; {kept}"

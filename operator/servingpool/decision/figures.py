@@ -277,9 +277,11 @@ class Figures:
     penalty: Reading = of(plan, Metric.MISS_PENALTY, attrgetter("penalty"))
     """Penalty of a miss, in replicas for the work that keeps a replica busy."""
     for_forecast: Reading = of(plan, Metric.NEEDED_FOR_FORECAST, attrgetter("for_forecast"))
-    """Cheapest fleet for the possible demand at the horizon. The need is the larger of these two."""
+    """Cheapest fleet for the possible demand at the horizon. The need is the largest of these three."""
     for_initial_fleet: Reading = of(plan, Metric.NEEDED_FOR_INITIAL_FLEET, attrgetter("for_initial_fleet"))
     """Replicas kept because the initial fleet is evidence of demand."""
+    for_present_load: Reading = of(plan, Metric.NEEDED_FOR_PRESENT_LOAD, attrgetter("for_present_load"))
+    """Cheapest fleet for the demand of now, where less is forecast than stands; else 0."""
     recommended: Reading = of(highest, Metric.RECOMMENDED_REPLICAS, float)
     """Most replicas that were recommended within the scale-down window."""
     idle_for: Reading = figure(Metric.IDLE_TIME, lambda on: on.memory.idle_for(on.now), both(min))

@@ -63,8 +63,10 @@ class Plan:
     """Replicas: the cheapest fleet for the possible demand at the horizon."""
     for_initial_fleet: float
     """Replicas that are kept because the initial fleet is evidence of demand."""
+    for_present_load: float
+    """Replicas: the cheapest fleet for the demand of now, where less is forecast than stands; else 0."""
     need: float
-    """Raw need in replicas: the larger of the two above, plus the replicas that serve nothing."""
+    """Raw need in replicas: the largest of the three above, plus the replicas that serve nothing."""
     recommended: float
     """Replicas that are worth keeping, where they are there: no fewer than needed."""
     curve: Curve

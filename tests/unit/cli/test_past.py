@@ -123,7 +123,7 @@ def test_the_answer_can_be_recomputed_from_prometheus_at_every_moment(
         shown = past.ask(monkeypatch, "explain", "--at", iso(at), "-o", "json")
         told = LastDecision.read(json.loads(shown.stdout)["lastDecision"])
         sums = {one.replicas: one.replicas + told.figures["penalty"] * one.misses for one in told.candidates}
-        needs = [told.figures[name] for name in ("forForecast", "forInitialFleet")]
+        needs = [told.figures[name] for name in ("forForecast", "forInitialFleet", "forPresentLoad")]
         assert told.figures["forForecast"] == min(sums, key=lambda size: sums[size])
         assert told.need == max(needs)
         answer = max(needs)

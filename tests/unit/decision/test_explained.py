@@ -21,6 +21,7 @@ SENTENCES = {
     "would cover every burst": "fewer",
     "% load, so": "plain",
     "the cheapest fleet by what is known so far": "trade-off",
+    "; the present load needs": "present load",
     "are kept because the initial fleet": "initial fleet",
     "no request in the last 20 minutes": "idle",
 }
@@ -66,23 +67,25 @@ def kind(decision: Decision) -> str:
     return next(kind for sentence, kind in SENTENCES.items() if sentence in decision.reason)
 
 
-def test_the_need_is_the_larger_of_two_and_the_first_is_the_candidate_with_the_least_sum(
+def test_the_need_is_the_largest_of_three_and_the_first_is_the_candidate_with_the_least_sum(
     outcomes: list[Outcome],
 ) -> None:
     kinds: Counter[str] = Counter()
     for decision, _ in outcomes:
         said, figures = kind(decision), decision.figures
-        parts = (figures.for_forecast, figures.for_initial_fleet)
-        forecast, initial = (float(part) for part in parts if not isinstance(part, Unknown))
-        assert decision.need == max(forecast, initial)
+        parts = (figures.for_forecast, figures.for_initial_fleet, figures.for_present_load)
+        forecast, initial, present = (float(part) for part in parts if not isinstance(part, Unknown))
+        assert decision.need == max(forecast, initial, present)
         assert forecast == (0.0 if said == "idle" else cheapest(decision))
-        assert (said == "initial fleet") == (initial > forecast)
+        assert (said == "present load") == (present > max(forecast, initial))
+        assert (said == "initial fleet") == (initial > forecast and initial >= present)
         kinds[said] += 1
     least = {
         "burst": 300,
         "fewer": 30,
         "plain": 60,
         "trade-off": 50,
+        "present load": 2,
         "idle": 20,
         "initial fleet": 20,
     }

@@ -89,7 +89,7 @@ def test_the_need_can_be_recomputed_from_the_status_and_from_the_metrics() -> No
     weighed = {one.replicas: one.replicas + shown["penalty"] * one.misses for one in told.candidates}
     assert len(weighed) > 1
     assert shown["forForecast"] == min(weighed, key=lambda size: weighed[size])
-    needs = (shown["forForecast"], shown["forInitialFleet"])
+    needs = (shown["forForecast"], shown["forInitialFleet"], shown["forPresentLoad"])
     assert told.need == max(needs)
     plan = 0.7 * shown["slowFactor"]
     above = plan * (0.05 - shown["missFloor"]) / shown["missCalibration"]

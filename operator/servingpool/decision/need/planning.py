@@ -73,15 +73,21 @@ def plan(
     for_initial_fleet = min(with_initial, float(forecast.initial_replicas))
     if for_initial_fleet <= for_forecast:
         for_initial_fleet = 0.0
+    # What is ordered now serves a cold start later, but what is removed now is missing now.
+    for_present_load = 0.0
+    if max(for_forecast, for_initial_fleet) < observation.ordered:
+        now, _ = cheapest(Outlook.certain(level), level, curve, allowance, (penalty,), frontier)
+        for_present_load = min(float(now[0, 0]), float(observation.ordered))
     # While nothing is asked of any replica, one that serves is enough.
     hung = max(hung, int(unserved))
     stuck = 0 if unused else hung if max(level, queued) > 0.0 else min(hung, 1)
-    need = max(for_forecast, for_initial_fleet)
+    need = max(for_forecast, for_initial_fleet, for_present_load)
     if stuck:
         need = max(need, float(pool.min_replicas)) + stuck
     return Plan(
         for_forecast=for_forecast,
         for_initial_fleet=for_initial_fleet,
+        for_present_load=for_present_load,
         need=need,
         recommended=max(need, min(float(observation.ordered), sticking)),
         curve=curve,
