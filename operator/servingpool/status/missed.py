@@ -74,16 +74,17 @@ def _of_stage(stage: StagePlan, permission: ScalePermission, certain: datetime |
         return Reason.OBJECTIVE_UNATTAINABLE.said(why=decision.warning, since=since)
     if ready and calm is not None and decision.at - calm >= CALM_FOR and not _misses_now(stage, decision.at - calm):
         return Reason.RECOVERING.said(ready=_counted(ready, "ready replica"), calm=_calm(calm, decision.at))
-    needed, held = needed_of(stage), _held_back(stage, permission)
+    starting, overdue = _starting(stage) if _short(stage) else ("", False)
+    needed, held = needed_of(stage), _held_back(stage, permission, overdue=overdue)
     if held is not None:
         name, why, action = held
         return Reason.SCALE_UP_HELD_BACK.said(
             needed=needed, ordered=decision.replicas, ready=ready, name=name, why=why.rstrip("."), action=action
         )
-    if not isinstance(decision.need, Unknown) and above_max(stage):
+    if not overdue and not isinstance(decision.need, Unknown) and above_max(stage):
         enough = "" if _several(stage) else " in steps" if _unbounded(stage) else f" to {math.ceil(decision.need)}"
         return Reason.MAX_TOO_LOW.said(needed=needed, bound=decision.bounds.most, enough=enough)
-    if _short(stage) and (starting := _starting(stage)):
+    if starting:
         return Reason.REPLICAS_STARTING.said(starting=starting)
     return Reason.OBJECTIVE_MISSED.said(ready=ready, needed=needed)
 
@@ -112,8 +113,11 @@ def _short(stage: StagePlan) -> bool:
     return ready < decision.replicas and enough
 
 
-def _held_back(stage: StagePlan, permission: ScalePermission) -> tuple[str, str, str] | None:
-    """What keeps the fleet below its need, by name, with a sentence and what to do; None where nothing but max does."""
+def _held_back(stage: StagePlan, permission: ScalePermission, *, overdue: bool) -> tuple[str, str, str] | None:
+    """What keeps the fleet below its need, by name, with a sentence and what to do; None where nothing but max does.
+
+    `overdue`: replicas that start have taken longer than a start usually takes.
+    """
     decision, need = stage.decision, stage.decision.need
     of_ready = permission.reason.value, permission.message, permission.reason.action
     if (none := left_nothing(stage)) is not None:
@@ -127,17 +131,15 @@ def _held_back(stage: StagePlan, permission: ScalePermission) -> tuple[str, str,
     if not isinstance(need, Unknown) and not isinstance(decision.capacity, Unknown) and decision.capacity < need:
         cuts = [one for one in decision.limits if one.after < one.before and one.name != LimitName.MAXIMUM]
         # What keeps ordered replicas from Ready comes before limits that end by themselves once these are.
-        cuts = [one for one in cuts if one.name in LASTING] if kept or _cut_by_max(stage) else cuts
+        cuts = [one for one in cuts if one.name in LASTING] if kept or overdue or _cut_by_max(stage) else cuts
         if cuts:
             return cuts[-1].name.value, cuts[-1].reason, cuts[-1].name.action
     return of_ready if kept else None
 
 
-def _starting(stage: StagePlan) -> str:
-    """How many replicas start, and when the last of them is ready; empty where all are."""
+def _starting(stage: StagePlan) -> tuple[str, bool]:
+    """How many replicas start of a fleet that is short, and when the last is ready; and whether that one is overdue."""
     missing = [part for part in stage.decision.parts if part.ready < part.replicas]
-    if not missing:
-        return ""
     left, in_turn = [], [one.name for one in stage.seen.targets if one.workload.in_turn]
     for part in missing:
         ages = [one.age for one in stage.seen.observation.starting if one.target == part.target]
@@ -147,7 +149,7 @@ def _starting(stage: StagePlan) -> str:
         left.append((turns * part.cold_start - youngest, part.cold_start, youngest))
     count, (seconds, cold, age) = sum(part.replicas - part.ready for part in missing), max(left)
     usual, soon = f" for {brief(age)}, and a start usually takes {brief(cold)}", f", ready in about {brief(seconds)}"
-    return f"{count} of {stage.decision.replicas} replicas are starting{soon if age < cold else usual}"
+    return f"{count} of {stage.decision.replicas} replicas are starting{soon if age < cold else usual}", age >= cold
 
 
 def above_max(stage: StagePlan) -> bool:

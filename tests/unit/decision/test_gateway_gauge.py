@@ -7,18 +7,14 @@ from dataclasses import dataclass, replace
 from servingpool.decision.observation import GatewayMetrics, Observation, Unknown
 
 from .test_zero import AFTER, Gated
-from .world import POOL, Batched, Engine, World
+from .world import POOL, AtOnce
 
 
 @dataclass
-class Queued(World):
+class Queued(AtOnce):
     """Replicas behind a gateway that shows `queue`, and no counter."""
 
     queue: float = 0.0
-
-    def _engine(self, ready_at: float) -> Engine:
-        engine = super()._engine(ready_at)
-        return Batched(engine.name, engine.ready_at, running=0.0)
 
     def observation(self) -> Observation:
         return replace(super().observation(), gateway=GatewayMetrics(scraped_at=self.now, queue=self.queue))

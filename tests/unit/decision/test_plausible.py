@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from servingpool.decision.decide import Outcome, decide
 from servingpool.decision.observation import Observation, ReplicaMetrics, Unknown
 
-from .world import POOL, Batched, Engine, World
+from .world import POOL, AtOnce, World
 
 RATE = 4.0
 FIGURES = (
@@ -194,12 +194,6 @@ def test_an_answer_that_is_always_the_same_is_told_within_five_scrapes() -> None
         world.now += 15.0
         found = decide(seen, world.pool, found.memory, world.now)
     assert "the need is unknown (Prometheus shows no sample newer than" in found.decision.reason
-
-
-class AtOnce(World):
-    def _engine(self, ready_at: float) -> Engine:
-        engine = super()._engine(ready_at)
-        return Batched(engine.name, engine.ready_at, running=0.0)
 
 
 def test_prompts_that_are_counted_at_the_end_of_long_requests_leave_no_replica_out_of_a_quiet_night() -> None:

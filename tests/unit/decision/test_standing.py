@@ -13,22 +13,18 @@ from servingpool.decision.observation import Observation, ReplicaMetrics, Unknow
 from servingpool.decision.pool import Pool, Slo
 
 from ..reconcile.kept import kept  # noqa: TID252, tests are no package of an installed name
-from .world import ENGINE, POOL, Batched, Engine, World, applied
+from .world import ENGINE, POOL, AtOnce, World, applied
 
 ABORTED = Pool(Slo(time_to_first_token=2.5, time_per_output_token=0.1), min_replicas=1, max_replicas=12)
 
 
 @dataclass
-class Left(World):
+class Left(AtOnce):
     """Replicas of which the first shows `shown` for ever: requests running and waiting."""
 
     shown: tuple[float, float] | None = None
     hung: bool = False
     """The first one serves nothing either."""
-
-    def _engine(self, ready_at: float) -> Engine:
-        engine = super()._engine(ready_at)
-        return Batched(engine.name, engine.ready_at, running=0.0)
 
     def observation(self) -> Observation:
         seen = super().observation()

@@ -171,6 +171,14 @@ class World:
         return [self.tick(rate, **mix) for _ in range(int(minutes * 4))]
 
 
+class AtOnce(World):
+    """A world whose engines are `Batched`."""
+
+    def _engine(self, ready_at: float) -> Engine:
+        engine = super()._engine(ready_at)
+        return Batched(engine.name, engine.ready_at, running=0.0)
+
+
 def restored(memory: Memory) -> Memory:
     """The memory, written and read again."""
     copy = pickle.loads(pickle.dumps(memory))

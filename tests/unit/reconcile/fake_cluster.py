@@ -199,6 +199,8 @@ class Service:
     orders: list[float] = field(default_factory=list)
     """When each pod that is not Ready was created."""
     unschedulable: bool = False
+    start: float = 100.0
+    """Seconds from a pod's creation to Ready."""
     next: int = 0
     args: tuple[str, ...] = ("--shutdown-timeout=120",)
     spec: dict[str, Any] = field(default_factory=dict)
@@ -513,7 +515,7 @@ class FakeCluster:
         """Pods that were ordered long enough ago are Ready after it."""
         self.now += TICK
         for service in services:
-            while not service.unschedulable and service.orders and self.now >= service.orders[0] + 100.0:
+            while not service.unschedulable and service.orders and self.now >= service.orders[0] + service.start:
                 service.orders.pop(0)
                 service.engines.append(Engine(pod(service.name, service.next), self.now))
                 service.next += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from itertools import pairwise
@@ -204,6 +205,14 @@ def test_a_step_limit_that_holds_the_fleet_back_is_named() -> None:
     world = pool(behavior={"maxChangePerStep": 1})
     said = until(world, "ScaleUpHeldBack", 60.0)
     assert re.search(r"MaxChangePerStep holds the fleet back: this step stops at \d: maxChangePerStep is 1\.", said)
+
+
+def test_replicas_that_crash_as_they_start_come_before_what_waits_for_them_and_before_max() -> None:
+    """OneColdStart was named, for which nothing is to be done: "The next replicas follow as these become ready"."""
+    world = pool()
+    world.services["vllm"].rate, world.services["vllm"].start = 60.0, math.inf
+    world.step(minutes=30)
+    assert "6 of 8 replicas are starting for 2" in world.message("SLOMet")
 
 
 def test_a_rollout_that_keeps_replicas_from_ready_is_named() -> None:
