@@ -36,7 +36,7 @@ from servingpool.decision.observation import (
     ReplicaMetrics,
     Unknown,
 )
-from servingpool.decision.observe.confirm import FAR
+from servingpool.decision.observe.confirm import FAR, SLACK
 
 COUNTERS = {"arrivals": "begun", "generation_tokens": "generation_tokens", "prompt_tokens": "prompt_tokens"}
 """Counts of a `GatewayMetrics`, and where a pod's sample holds them."""
@@ -264,14 +264,16 @@ class GatewayTotals:
         """Add the increase between two samples of a pod. Returns the sample to compare the next one with."""
         restarted, damaged = change(_counters(profile, before), _counters(profile, now))
         jumped = not (restarted or damaged) and self._jumped(pod, before, now)
+        # Unless the next scrape says so too: a gateway restarts within a second, and may count little.
         if (damaged or jumped) and now.scraped_at <= self.doubted.setdefault(pod, now).scraped_at:
-            return (
-                before  # unless the next scrape says so too: a gateway restarts within a second, and may count little
-            )
+            return before
         doubted, base = self.doubted.pop(pod, None), before
-        if jumped and doubted is not None and not self._jumped(pod, doubted, now):
-            base = doubted  # it jumped once and stays there
-        restarted |= damaged
+        if doubted is not None and (damaged or (jumped and not self._jumped(pod, doubted, now))):
+            base = doubted  # it jumped, or fell, once and stays there
+        # It restarted if it shows few. Else another of its processes answers, with all that that one ever counted.
+        nothing = replace(now, begun=0.0, admission_rejections=0.0, time_to_first_token=_empty(()))
+        few = FAR * self.rates.get(pod, 0.0) * (now.scraped_at - before.scraped_at) + SLACK
+        restarted |= damaged and _most(nothing, now) <= few
         if now.scraped_at > base.scraped_at:
             self.rates[pod] = 0.0 if restarted else _most(base, now) / (now.scraped_at - base.scraped_at)
         for name, source in ALL.items():
