@@ -69,7 +69,7 @@ def shown(fit: StepTimeFit, speed: float, ticks: int, noise: np.random.Generator
         decoding, prefill = noise.uniform(10, 60), noise.uniform(0, 300)
         itl = speed * itl_of(ENGINE, decoding, prefill) * noise.uniform(0.9, 1.1)
         fit = fit.update([Steps(itl, decoding, prefill)], elapsed=15.0, params=DEFAULT)
-        doubts += fit.renewing
+        doubts += fit.changed(DEFAULT)
     return fit, doubts
 
 
@@ -86,7 +86,7 @@ def test_another_engine_is_relearned_within_ten_minutes(speed: float) -> None:
     step = fit.solve(DEFAULT)
     assert step is not None
     assert doubts > 0
-    assert abs(fit.drift) < DEFAULT.engine_changed
+    assert not fit.changed(DEFAULT)
     assert itl_of(step, 30.0, 100.0) == pytest.approx(speed * itl_of(ENGINE, 30.0, 100.0), rel=0.06)
     assert step.work(1000, 200) == pytest.approx(speed * ENGINE.work(1000, 200), rel=0.2)
 
@@ -126,7 +126,7 @@ def test_a_sick_gpu_is_one_among_many_and_no_other_engine() -> None:
         steps = [Steps(itl_of(ENGINE, batch, 100.0), batch, 100.0) for batch in batches]
         steps[0] = Steps(3.0 * itl_of(ENGINE, 200.0, 100.0), 200.0, 100.0)
         fit = fit.update(steps, elapsed=15.0, params=DEFAULT)
-        assert not fit.renewing
+        assert not fit.changed(DEFAULT)
     step = fit.solve(DEFAULT)
     assert step is not None
     assert step.work(1000.0, 200.0) < 2.0 * ENGINE.work(1000.0, 200.0)

@@ -47,6 +47,8 @@ beyond a full replica: no number of requests says otherwise."""
 LIGHT, ENOUGH_LIGHT = 2 / 3, 4.0
 """Light load is at most this share of the heaviest that was met; and times `enough` requests that must have met it. At
 a half an outage of ten minutes, which misses at any load, kept a fleet at 12 instead of 8 replicas for two hours."""
+DOUBT = 90.0
+"""Seconds after which evidence counts 1/e while the engine is not the one that the evidence is of."""
 LOG_UNLIKELY = math.log(NOTHING)
 """Logarithm of a cell's weight over the best cell's, up to which the cell is left aside."""
 BEYOND_PHYSICS = 12.0
@@ -159,6 +161,11 @@ class MissCurve:
             missed[index] += late * weight
             counted[_bin(at.on_time)] += (requests - late) * weight
         return MissCurve(tuple(counted), tuple(missed))
+
+    def doubted(self, elapsed: float) -> MissCurve:
+        """The evidence after `elapsed` seconds with another engine than the evidence is of."""
+        keep = math.exp(-elapsed / DOUBT)
+        return MissCurve(*(tuple([count * keep for count in counts]) for counts in (self.requests, self.late)))
 
     def seen_no_worse(self, load: float, than: float, share: float) -> bool:
         """Whether no larger share was late at this load, or a little more, `than` at that load, or a little less.

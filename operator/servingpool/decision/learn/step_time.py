@@ -118,6 +118,10 @@ class StepTimeFit:
         """Whether it was learned from steps, and not from requests that none decoded."""
         return self.gram[0] > 0.0
 
+    def changed(self, params: Params) -> bool:
+        """Whether the engine has differed from the learned engine for minutes."""
+        return abs(self.drift) > params.engine_changed
+
     @property
     def known(self) -> bool:
         """Whether enough windows were seen to act on it."""
@@ -140,8 +144,8 @@ def _prior(decode_ratio: float, prefill_ratio: float) -> tuple[float, ...]:
     return tuple([weight * one for one in rows])
 
 
-SUPPORTS = np.array(list(product((0.0, 1.0), repeat=3)))[1:]
-"""Which of three coefficients are above 0, a row for each way."""
+SUPPORTS = np.array(list(product((1.0, 0.0), repeat=3)))[:-1]
+"""Which of three coefficients are above 0, a row for each way, all of them first: of equals it is taken."""
 WITHIN, OUTSIDE = SUPPORTS[:, :, None] * SUPPORTS[:, None], np.eye(3) * (1.0 - SUPPORTS[:, None])
 
 

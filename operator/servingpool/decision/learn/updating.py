@@ -13,7 +13,7 @@ from servingpool.decision import zero
 from servingpool.decision.engine import Rates, StepTime
 from servingpool.decision.learn.error_budget import Calibration, ErrorBudget
 from servingpool.decision.learn.forecast import Forecast
-from servingpool.decision.learn.kinds import Kinds, updated, with_speeds
+from servingpool.decision.learn.kinds import NO_ENGINE, Kinds, kind_of, updated, with_speeds
 from servingpool.decision.learn.memory import BIN, Memory, Scored, UpdateResult
 from servingpool.decision.learn.miss_curve import (
     OVERLOAD,
@@ -128,6 +128,9 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
         # The loop, Prometheus or the fleet was away. Windows fill anew, and nothing is removed until they have.
         memory = replace(memory.without_forecasts(), since=now, recommendations=())
     profile, kinds = memory.profile, _kinds(tick, delta, memory)
+    # Without a step nobody tells whether the engine is still another one.
+    fit, engine = kind_of(kinds, profile.reference).fit, delta.engines.get(profile.reference, NO_ENGINE)
+    doubted = fit.changed(params) and (engine.steps if fit.decodes else engine.prefills)
     profile = replace(
         profile,
         kinds=kinds,
@@ -135,6 +138,7 @@ def _add_to_windows(tick: _Tick, delta: CounterDelta, memory: Memory) -> Memory:
         queue_in_ttft=profile.queue_in_ttft.update(
             delta.waits, known=delta.queue_excluded, elapsed=tick.elapsed, params=params
         ),
+        curve=profile.curve.doubted(tick.elapsed) if doubted else profile.curve,
         learned=profile.learned + (tick.elapsed if seen else 0.0),
     )
     interval, (ttft_tail, tpot_tail) = memory.interval, _tails(tick, memory, delta.damaged)
