@@ -35,6 +35,9 @@ three (`ten`). Each cell is compared with the same run without the lie, over the
 attainment lost. Told: minutes until the pool says something of its metrics that it does not say without the lie, `-`
 for never. Names it: it names the figure, or the pod of the one replica. Without the lie: in brackets.
 
+Of what is never told, `no effect` cost not a GPU-second and no client: the pool does not decide by that figure, or what
+it tells may be true, such as half of an empty queue. `moved the fleet` took 5% more GPU-hours, or made clients worse.
+
 ![GPU-hours over those without the lie, by figure and lie](lies.svg)
 
 """
@@ -77,14 +80,15 @@ def _found_said(found: Report) -> list[str]:
 def bars(found: Found) -> list[str]:
     """How many cells miss each bar."""
     each = list(found.values())
-    moved = [one for one in each if one["hours"] > MOVED * one["hours_true"] or worse(one)]
+    untold = [one for one in each if one["told"] is None]
+    alike = [one for one in untold if (one["hours"], one["attained"]) == (one["hours_true"], one["attained_true"])]
+    moved = [one for one in untold if one["hours"] > MOVED * one["hours_true"] or worse(one)]
     held = [one for one in each if one["at_max"] > 30.0 and dear(one)]
-    counts = (each, [*filter(dear, each)], [*filter(worse, each)], [one for one in each if one["told"] is None])
-    untold = [one for one in moved if one["told"] is None]
-    return [str(len(one)) for one in (*counts, untold, held)]
+    counts = (each, [*filter(dear, each)], [*filter(worse, each)], untold, alike, moved, held)
+    return [str(len(one)) for one in counts]
 
 
-BARS = ["cells", "dear", "clients worse", "never told", "of these moved the fleet", "over 30 minutes at max"]
+BARS = ["cells", "dear", "clients worse", "never told", "no effect", "moved the fleet", "over 30 minutes at max"]
 
 
 def write(path: Path, states: dict[str, tuple[Found, Found]]) -> None:
@@ -117,15 +121,8 @@ def picture(states: dict[str, Found]) -> str:
             axes.imshow(np.log(np.fmax(ratios, 1.0)), cmap="Oranges", vmin=0.0, vmax=math.log(DARKEST), aspect="auto")
             for (row, column), ratio in np.ndenumerate(ratios):
                 color = MUTED if ratio < DEAR else INK
-                axes.text(
-                    column,
-                    row,
-                    "" if math.isnan(ratio) else f"{ratio:.2g}",
-                    ha="center",
-                    va="center",
-                    color=color,
-                    fontsize=8,
-                )
+                said = "" if math.isnan(ratio) else f"{ratio:.2g}"
+                axes.text(column, row, said, ha="center", va="center", color=color, fontsize=8)
             axes.set_xticks(range(len(lies)), lies, rotation=30, ha="right")
             axes.set_yticks(range(len(figures)), figures)
             axes.grid(visible=False)
