@@ -241,8 +241,8 @@ def _name(one: Replica | ReplicaMetrics) -> str:
 
 
 DOUBTS = re.compile(
-    r"unknown|believ|doubt|left out|no progress|partial|stale|stand|does not move|do(es)? not help|did not help"
-    r"|no number of|engines (have|are)|parked|not counted|no work|can have come|ing cannot be|no sample newer|trial"
+    r"unknown|believ|doubt|left out|no progress|partial|stale|stand|does not move|d(o|oes|id) not help|trial"
+    r"|no (number|replica)|engines (have|are)|parked|not counted|no work|can have come|ing cannot be|no sample newer"
 )
 """Finds a clause of a reason that calls a figure wrong, missing or old."""
 
@@ -481,7 +481,7 @@ REPORTS = {
         f"R2a-{rate}": Play(World(steady(rate, TOO_LONG, 100), least), right=least, names=TAKES, title=ALONE, **LATE)
         for rate, least in ((0.1, 1), (0.3, 1), (1.0, 4))
     },
-    "R2b": Play(World(_long, 2), right=2, names="late", title="half of the requests late by nature", **LATE),
+    "R2b": Play(World(_long, 2), right=2, names="late|miss", title="half of the requests late by nature", **LATE),
     **{
         name: Play(WORLDS[world], Lie(*lie), span, names=names, title=title)
         for name, world, lie, span, names, title in (

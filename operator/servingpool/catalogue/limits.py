@@ -50,8 +50,8 @@ class LimitName(Entry):
     )
     MISSES_REMAIN = (
         "MissesRemain",
-        "scale-down blocked: {missed:.0%} of requests miss the SLO, and nothing shows that fewer replicas do as well",
-        "Scale-down is blocked: no replica count seems to meet the SLO, and too many requests of 5 minutes missed it.",
+        "scale-down blocked: {missed:.0%} of requests miss the SLO, more than the {floor:.0%} that seem to at any size",
+        "Scale-down is blocked: no replica count seems to meet the SLO, and in 5 minutes even more requests missed it.",
         "servingpool explain shows which bound is missed. Mend engines that fail, relax it, or use faster replicas.",
     )
     ON_TRIAL = (

@@ -141,17 +141,14 @@ def _scale_down_blocked(
 
 
 def _while_misses_remain(answer: Limited, requested: float, pool: Pool, memory: Memory, plan: Plan) -> Limited:
-    """No scale-down while misses remain and no fleet is believed to hold the SLO, unless fewer missed no more."""
+    """No scale-down while more miss than a fleet is sized for, and no fleet is believed to hold the SLO."""
     if plan.feasible or not 0.0 < answer.replicas < requested:
         return answer
     missed = memory.window.last(pool.params.recent_window).misses.share
-    if missed <= plan.allowed:
-        return answer
-    evidence, load, present = memory.profile.curve, plan.level / answer.replicas, plan.level / max(requested, 1.0)
-    if evidence.seen_no_worse(load, present, plan.allowed):
+    if missed <= max(plan.allowed, plan.allowance):
         return answer
     kept = requested if memory.trial is None else min(requested, memory.trial.most)
-    return answer.at_least(kept, LimitName.MISSES_REMAIN, missed=missed)
+    return answer.at_least(kept, LimitName.MISSES_REMAIN, missed=missed, floor=plan.curve.floor)
 
 
 def _while_calibrating(answer: Limited, requested: float, pool: Pool, memory: Memory) -> Limited:

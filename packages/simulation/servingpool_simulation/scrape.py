@@ -64,19 +64,19 @@ class ScrapeOptions:
 
 
 def bracket(bounds: Sequence[float], limit: float | None) -> tuple[int, ...]:
-    """Which buckets the operator asks for: the last at or below the SLO bound and the next above it."""
+    """Which buckets the operator asks for: both around the SLO bound, and those nearest to four multiples of it."""
     if limit is None:
         return ()
     above = int(np.searchsorted(bounds, limit, side="right"))
-    return tuple(index for index in (above - 1, above) if 0 <= index < len(bounds))
+    near = [int(np.argmin(np.abs(np.log(np.divide(bounds, limit * factor))))) for factor in (0.25, 0.5, 2.0, 4.0)]
+    return tuple(sorted({above - 1, above, *near}.intersection(range(len(bounds)))))
 
 
 def without_unused(metrics: ReplicaMetrics) -> ReplicaMetrics:
     """The page without the series that a client library creates when they are first used."""
     empty = [name for name in _HISTOGRAMS if (shown := getattr(metrics, name)) != NOT_EXPOSED and not shown.count]
-    unused: dict[str, Any] = dict.fromkeys(
-        (*empty, *(() if metrics.generation_tokens else _TOKEN_COUNTERS)), NOT_EXPOSED
-    )
+    tokens = () if metrics.generation_tokens else _TOKEN_COUNTERS
+    unused: dict[str, Any] = dict.fromkeys((*empty, *tokens), NOT_EXPOSED)
     return replace(metrics, **unused)
 
 

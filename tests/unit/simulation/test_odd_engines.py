@@ -144,5 +144,5 @@ def test_series_are_absent_until_a_replica_first_uses_them_where_the_client_libr
 def test_the_engines_own_queue_time_is_shown_around_the_ttft_bound() -> None:
     for shown in seen(ScrapeOptions(), 300.0):
         assert isinstance(shown.queue_time, Histogram)
-        assert shown.queue_time.bounds == (2.0, 2.5)
+        assert {2.0, 2.5} <= {*shown.queue_time.bounds}
         assert shown.queue_time.count > 100

@@ -167,16 +167,6 @@ class MissCurve:
         keep = math.exp(-elapsed / DOUBT)
         return MissCurve(*(tuple([count * keep for count in counts]) for counts in (self.requests, self.late)))
 
-    def seen_no_worse(self, load: float, than: float, share: float) -> bool:
-        """Whether no larger share was late at this load, or a little more, `than` at that load, or a little less.
-
-        False where too few requests met either load to tell of misses as rare as `share`.
-        """
-        heavier, lighter = slice(_bin(load), _bin(load) + 2), slice(max(0, _bin(than) - 1), _bin(than) + 1)
-        requests, late = math.fsum(self.requests[heavier]), math.fsum(self.late[heavier])
-        others, late_of_others = math.fsum(self.requests[lighter]), math.fsum(self.late[lighter])
-        return min(requests, others) > enough_for(share) and late * others <= late_of_others * requests
-
     def floor_proven(self, enough: float, allowed: float) -> float:
         """The highest floor that may be believed: `allowed`, or the misses at light load, up to the next of FLOORS."""
         shown = self.late_at_light_load(enough)

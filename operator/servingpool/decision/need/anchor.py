@@ -52,10 +52,10 @@ def _hopeless(memory: Memory, step: StepTime, demand: Demand, pool: Pool) -> str
     if bound is None or len(pool.targets) > 1:  # another may be faster
         return None
     judge = Lateness(memory.window, memory.profile.queue_in_ttft.excluded, pool)
-    recent, (lower, upper) = memory.window.last(pool.params.mean_window), memory.window.buckets.ttft
+    recent, (_, upper) = memory.window.last(pool.params.mean_window), memory.window.buckets.ttft
     missed, load = judge.missed(recent, output_tokens=False), memory.window.per_replica(step.work(*recent.mean_demand))
     if upper < STEP * bound and load < 0.5:  # steps tell little of a prompt that is computed while nobody decodes
-        prefill = max(prefill, recent.mean_from(lower))
+        prefill = max(prefill, recent.mean_beyond)
     if prefill <= 1.05 * bound or missed.requests < LEAST_USUAL or missed.share <= 0.5:
         return None
     said = f"a prompt of {demand.prompt:,.0f} tokens takes {prefill:.3g} s to prefill on an idle replica"

@@ -9,13 +9,14 @@ from enum import IntEnum
 
 Column = IntEnum(
     "Column",
-    "TTFT_COUNT TTFT_LOWER TTFT_UPPER TTFT_SUM TPOT_COUNT TPOT_LOWER TPOT_UPPER "
+    "TTFT_COUNT TTFT_LOWER TTFT_UPPER TTFT_SUM TTFT_QUICK TPOT_COUNT TPOT_LOWER TPOT_UPPER "
     "ITL_SUM ITL_COUNT GENERATED PROMPTS CACHED REJECTED BEGUN "
     "QUEUED WAITED LATE_BY_QUEUE CLIENT_COUNT CLIENT_LOWER CLIENT_UPPER "
     "SPAN COVERED AT READY WAITING GATEWAY RUNNING JUDGED LATE PROMPT_RATE STEP_RATE OFFERED_PROMPTS OFFERED_STEPS",
     start=0,
 )
 """A sample: raw figures only. A counter reset shows as a counter that falls, and a derived figure falls without one.
+TTFT_QUICK is the seconds that requests up to TTFT_LOWER took at most, by the buckets that are read.
 
 Sums: growth of the engines' queues in requests; seconds that requests with a first token waited by the queues' length;
 late requests by that wait plus the histogram's TTFT; the client's TTFT, as the gateway counts it.

@@ -52,7 +52,7 @@ class Lateness:
         """Requests that got their first token, and late requests among them, by the source that is believed."""
         bound, pooled = self.pool.slo.time_to_first_token, self.window.last(self.pool.params.mean_window)
         count, bucket = Column.TTFT_COUNT, self.window.buckets.ttft
-        mean = pooled.mean_from(bucket[0])
+        mean = pooled.mean_beyond
         if self.believed is Witness.GATEWAY:
             count, bucket, mean = Column.CLIENT_COUNT, self.window.buckets.client, 0.0
         told, kept = part.split(count).misses(pooled.split(count), bucket, bound, mean), self.window.last(KEPT_SECONDS)

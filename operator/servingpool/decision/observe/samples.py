@@ -162,7 +162,7 @@ def table_of(metrics: Sequence[ReplicaMetrics], slo: Slo) -> tuple[Floats, list[
     rows = [
         (
             *first,
-            *last[:-1],
+            *last[:3],
             itl.total,
             itl.count,
             one.generation_tokens,
@@ -195,10 +195,18 @@ def _known(read: Sequence[Histogram | Unknown]) -> list[Histogram]:
 
 def _around(
     read: Sequence[Histogram | Unknown], bound: float | None
-) -> tuple[list[tuple[float, float, float, float]], list[Bucket]]:
+) -> tuple[list[tuple[float, float, float, float, float]], list[Bucket]]:
     """Of each: count, count up to both ends of the bucket with the bound, and sum; and that bucket."""
     known = _known(read)
     at = {bounds: bucket_with(bound, bounds) for bounds in {one.bounds for one in known}}
     each = [(one, (0.0, *one.counts, one.count), *at[one.bounds]) for one in known]
-    rows = [(one.count, counts[lower], counts[upper], one.total) for one, counts, lower, upper, _ in each]
+    rows = [
+        (one.count, counts[lower], counts[upper], one.total, _most(one, lower)) for one, counts, lower, upper, _ in each
+    ]
     return rows, [bucket for *_, bucket in each]
+
+
+def _most(read: Histogram, lower: int) -> float:
+    """Seconds that the observations up to this bound took at most, by the buckets that are read below it."""
+    between = zip(read.bounds[: max(0, lower)], (0.0, *read.counts), read.counts, strict=False)
+    return sum([bound * (up_to - below) for bound, below, up_to in between])

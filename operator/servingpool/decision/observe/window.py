@@ -241,15 +241,18 @@ class Slice:
         """Observations of the histogram with this `count`, of engines or client, split at the SLO's bound."""
         return LatencyCount.split(*self.sums[count : count + 3])
 
-    def mean_from(self, lower: float) -> float:
-        """Mean seconds of TTFT of the requests that took longer than `lower`, a lower bound of it; 0 without any.
+    @property
+    def mean_beyond(self) -> float:
+        """Mean seconds of TTFT of the requests beyond the lower end of the SLO's bucket; 0 where none tells it.
 
-        `lower` is the lower end of the bucket that holds the SLO's bound: faster requests took so long at most. Ticks
-        in which more than a hundredth took longer than its upper end are left out: their mean is that of a few.
+        Faster requests took nine tenths of what their buckets allow: hardly any bucket's requests take more on average.
+        Left out are ticks in which more than a hundredth took longer than the bucket's upper end, for their mean is
+        that of a few, and ticks in which other buckets are read than before.
         """
-        rows = self.rows[0.99 * self.rows[:, Column.TTFT_COUNT] <= self.rows[:, Column.TTFT_UPPER]]
-        count, within, _, took = np.add.reduce(rows[:, Column.TTFT_COUNT : Column.TTFT_SUM + 1]).tolist()
-        return (took - lower * within) / (count - within) if count > within else 0.0
+        rows = self.rows[:, Column.TTFT_COUNT : Column.TTFT_QUICK + 1]
+        told = (0.99 * rows[:, 0] <= rows[:, 2]) & (EPSILON * rows[:, 1] <= rows[:, 4])
+        count, within, _, took, quick = np.add.reduce(rows[told]).tolist()
+        return (took - 0.9 * quick) / (count - within) if count > within else 0.0
 
 
 def loads(rows: Array, rates: slice, step: StepTime) -> Array:
