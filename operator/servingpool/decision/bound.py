@@ -14,7 +14,7 @@ from servingpool.decision.learn.memory import Memory
 from servingpool.decision.observation import Observation, Unknown
 from servingpool.decision.observe.columns import Column
 from servingpool.decision.observe.lateness import Lateness
-from servingpool.decision.observe.queueing import grows_for
+from servingpool.decision.observe.queueing import growth
 from servingpool.decision.params import MINUTE
 from servingpool.decision.plan import Plan, Wanted
 from servingpool.decision.pool import Bound, Bounds, Pool
@@ -22,8 +22,6 @@ from servingpool.decision.words import clock, shown, span
 
 TOLERANCE = 0.015
 """Share of the fleet: a smaller change is not made. HPA's is 0.1; without any 300 replicas moved 74 times an hour."""
-GUESS = 1.5
-"""Ratio to the Ready replicas, that is ordered where a queue grows and nothing tells what it needs."""
 
 
 def limit(
@@ -81,13 +79,19 @@ def limit(
 def _while_the_queue_grows(
     answer: Limited, observation: Observation, pool: Pool, memory: Memory, fleet: Fleet, now: float
 ) -> Limited:
-    """Half as many replicas more as are Ready, where the need is unknown and the queue keeps growing."""
-    waited = grows_for(memory.looks, pool.slo.queue_bound, now - memory.lag)
-    if waited is None:
+    """More replicas where the need is unknown and the queue keeps growing: in proportion, for one cold start."""
+    grows = growth(memory.looks, pool.slo.queue_bound, memory.horizon(pool), now - memory.lag)
+    if grows is None:
         return answer
-    most, waiting = pool.whole(GUESS * observation.serving), memory.looks[-1].waiting
+    waited, ratio = grows
+    ready, waiting = observation.serving, memory.looks[-1].waiting
+    most = pool.whole(min(ready * ratio, _within_one_cold_start(ready)))
     answer = answer.at_least(most, LimitName.QUEUE_GROWS, replicas=shown(most), waiting=waiting, waited=waited)
     return _while_no_node(answer, observation, pool, memory, fleet)
+
+
+def _within_one_cold_start(ready: float) -> float:
+    return 2 * ready + 4
 
 
 def _last_replica(answer: Limited, observation: Observation, pool: Pool, memory: Memory, now: float) -> Limited:
@@ -199,8 +203,9 @@ def _in_proportion(answer: Limited, observation: Observation, pool: Pool, memory
 
 
 def _in_one_cold_start(answer: Limited, observation: Observation) -> Limited:
-    most = max(observation.ordered, 2 * observation.serving + 4)
-    return answer.at_most(most, LimitName.ONE_COLD_START, most=shown(most), ready=shown(observation.serving))
+    ready = observation.serving
+    most = max(observation.ordered, _within_one_cold_start(ready))
+    return answer.at_most(most, LimitName.ONE_COLD_START, most=shown(most), ready=shown(ready))
 
 
 def _bounded(answer: Limited, bounds: Bounds, fleet: Fleet) -> Limited:

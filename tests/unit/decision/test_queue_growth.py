@@ -1,4 +1,4 @@
-"""Where the need is unknown, a queue that grows orders all the same, in steps of half, and says that it is a guess."""
+"""Where the need is unknown, a queue that grows orders all the same, in proportion, and says that it is a guess."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ def test_the_queue_at_the_gateway_is_enough_where_the_engines_cannot_be_read() -
         world.gateway = gateway
         outcomes.append(world.tick(10.0))
     assert any(map(guessed, outcomes))
-    assert world.requested == 3, "half as many more"
+    # As many more come as are served, and what waits.
+    assert 4 <= world.requested <= 8
 
 
 def test_it_stays_within_max_and_the_largest_change() -> None:

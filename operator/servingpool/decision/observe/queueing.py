@@ -6,7 +6,8 @@ so it is right for engines whose TTFT begins at admission.
 
 What a request costs may be unknown: nothing was decoded yet, a series is missing, samples lack a figure. If requests
 wait for longer than the bound and ever more of them do, the fleet is too small all the same. Only the length of the
-queues and a count of what left them is asked for. How many replicas are missing is not known, so steps follow.
+queues and a count of what left them is asked for. The size that follows is a guess: as many times the fleet as more
+comes than it serves, with what waits served within a cold start.
 """
 
 from __future__ import annotations
@@ -88,6 +89,8 @@ KEPT = 120.0
 """Seconds of looks that are kept, besides the bound."""
 LOOKS = 3
 """Looks in a row, each with more waiting requests than the look before. A damaged figure makes one rise only."""
+STEP = 0.5
+"""Share of the ready replicas that is added where nothing tells how many requests they serve."""
 
 
 class Look(NamedTuple):
@@ -127,17 +130,22 @@ def looked(
     return (*(one for one in before if one.at > at - KEPT - bound), Look(at, math.fsum(queues), left, told))
 
 
-def grows_for(looks: tuple[Look, ...], bound: float, at: float) -> float | None:
-    """Seconds that the first waiting request has waited at least, where ever more wait for longer than `bound` seconds.
+def growth(looks: tuple[Look, ...], bound: float, horizon: float, at: float) -> tuple[float, float] | None:
+    """Seconds that the first of the queue has waited at least, and replicas to serve all over those that serve now.
 
-    None where that is not shown, or was not within three minutes of `at`, Unix time in seconds.
+    None where it is not shown that ever more requests wait for longer than `bound` seconds, or not any more at Unix
+    time `at`. `horizon`: seconds within which what waits is to be served, a cold start.
     """
     if len(looks) < LOOKS or at - looks[-1].at > LONGEST_GAP:
         return None
     if any(new.waiting <= old.waiting for old, new in pairwise(looks[-LOOKS:])):
         return None
-    now = looks[-1]
-    return next((now.at - one.at for one in looks[:-1] if now.at - one.at >= bound and _all_wait_still(one, now)), None)
+    begin, now = looks[-LOOKS], looks[-1]
+    waited = next((now.at - one.at for one in looks if now.at - one.at >= bound and _all_wait_still(one, now)), None)
+    if waited is None:
+        return None
+    served, more = _left(begin, now), now.waiting - begin.waiting + now.waiting * (now.at - begin.at) / horizon
+    return waited, 1.0 + (STEP if served is None or served <= 0.0 else more / served)
 
 
 def _all_wait_still(then: Look, now: Look) -> bool:

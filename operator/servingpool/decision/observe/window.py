@@ -246,13 +246,15 @@ class Slice:
         """Mean seconds of TTFT of the requests beyond the lower end of the SLO's bucket; 0 where none tells it.
 
         Faster requests took nine tenths of what their buckets allow: hardly any bucket's requests take more on average.
-        Left out are ticks in which more than a hundredth took longer than the bucket's upper end, for their mean is
-        that of a few, and ticks in which other buckets are read than before.
+        Where fewer than a quarter lie beyond, that error is larger than what they took, and nothing is told. Left out
+        are ticks in which more than a hundredth took longer than the bucket's upper end, for their mean is that of a
+        few, and ticks in which other buckets are read than before.
         """
         rows = self.rows[:, Column.TTFT_COUNT : Column.TTFT_QUICK + 1]
         told = (0.99 * rows[:, 0] <= rows[:, 2]) & (EPSILON * rows[:, 1] <= rows[:, 4])
         count, within, _, took, quick = np.add.reduce(rows[told]).tolist()
-        return (took - 0.9 * quick) / (count - within) if count > within else 0.0
+        beyond = count - within
+        return (took - 0.9 * quick) / beyond if beyond > 0.25 * count else 0.0
 
 
 def loads(rows: Array, rates: slice, step: StepTime) -> Array:
