@@ -35,7 +35,7 @@ class Backlog(Part):
     """Work that waits in a broker, outside of engines and gateway, whose own queues count by themselves."""
 
     query: Query
-    """PromQL on the pool's backend that returns one number: `sum(redis_list_length{key="nightly"})`. Without an answer,
+    """PromQL on the pool's backend that returns one number: `sum(redis_key_size{key="nightly"})`. Without an answer,
     with several series, NaN or less than 0 the backlog is unknown, and nothing is scaled down."""
     unit: Literal["requests", "tokens"] = "requests"
     """Unit of the number: requests, or tokens (of prompts and answers together)."""
@@ -47,7 +47,7 @@ class RemainingTime(Part):
     query: Query
     """PromQL on the pool's backend that returns a histogram of the requests that wait, by the time that each has left:
     `sum by (le) (llm_d_async_async_deadline_proximity_millis_bucket{queue_name="nightly"})`. A request counts as due at
-    the begin of its bucket. If it cannot be used, or is empty while work waits, nothing is scaled down."""
+    the lower bound of its bucket. If it cannot be used, or is empty while work waits, nothing is scaled down."""
     unit: Literal["seconds", "milliseconds"]
     """Unit of the histogram's bounds: seconds or milliseconds."""
 

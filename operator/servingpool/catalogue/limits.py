@@ -50,9 +50,9 @@ class LimitName(Entry):
     )
     MISSES_REMAIN = (
         "MissesRemain",
-        "scale-down blocked: {missed:.0%} of requests miss the SLO, more than the {floor:.0%} that seem to at any size",
-        "Scale-down is blocked: no replica count seems to meet the SLO, and in 5 minutes even more requests missed it.",
-        "servingpool explain shows which bound is missed. Mend engines that fail, relax it, or use faster replicas.",
+        "scale-down blocked: {missed:.0%} of requests miss the SLO, more than the {floor:.0%} that would at any size",
+        "Scale-down is blocked: in the last 5 minutes more requests missed the SLO than would miss it at any size.",
+        "servingpool explain shows which bound is missed. Relax it, use faster replicas, or mend engines that fail.",
     )
     ON_TRIAL = (
         "OnTrial",
@@ -76,7 +76,7 @@ class LimitName(Entry):
         "ScaleDownWindow",
         "scale-down stops at {to}: {highest} were needed or worth keeping within the last {window:.0f} s",
         "Scale-down is blocked or partial: more replicas were needed, or worth keeping, within the window.",
-        "Lower spec.behavior.scaleDownWindow if it is longer than two cold starts and savings matter more.",
+        "Wait. To save more, lower spec.behavior.scaleDownWindow; below two cold starts it has no effect.",
     )
     LOWEST_STAY = (
         "LowestOrdinalsStay",
@@ -111,7 +111,7 @@ class LimitName(Entry):
     QUEUE_GROWS = (
         "QueueGrows",
         "at least {replicas}, a guess: {waiting:.0f} requests wait, some for over {waited:.0f} s, and the queue grows",
-        "Raised while the need is unknown: the queue grows, so capacity is missing. The size is a guess.",
+        "Raised while the need is unknown: the queue grows. A guess, at most twice the ready replicas plus 4.",
         "Correct what makes the need unknown. Until then nothing is removed.",
     )
     LEARNING_STEP = (

@@ -47,7 +47,7 @@ def test_fewer_replicas_are_not_ordered_because_the_slo_seems_lost() -> None:
     answer = limited(missed=0.3, replicas=4)
     assert answer.replicas == 8.0
     assert [one.name for one in answer.applied] == [LimitName.MISSES_REMAIN]
-    assert "30% of requests miss the SLO, more than the 20% that seem to at any size" in answer.applied[0].reason
+    assert "30% of requests miss the SLO, more than the 20% that would at any size" in answer.applied[0].reason
 
 
 def test_a_belief_blocks_nothing_once_no_more_miss_than_a_fleet_is_sized_for() -> None:
