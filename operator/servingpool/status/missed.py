@@ -13,6 +13,7 @@ from servingpool.api.duration import brief
 from servingpool.catalogue.limits import LimitName
 from servingpool.decision.decision import Limit
 from servingpool.decision.figures import slo_met
+from servingpool.decision.learn.kinds import OVERDUE
 from servingpool.decision.need.mix import BEYOND
 from servingpool.decision.observation import Reading, Unknown
 from servingpool.decision.observe.window import KEPT_SECONDS
@@ -116,7 +117,7 @@ def _short(stage: StagePlan) -> bool:
 def _held_back(stage: StagePlan, permission: ScalePermission, *, overdue: bool) -> tuple[str, str, str] | None:
     """What keeps the fleet below its need, by name, with a sentence and what to do; None where nothing but max does.
 
-    `overdue`: replicas that start have taken longer than a start usually takes.
+    `overdue`: replicas that start have taken so long that they are not counted on.
     """
     decision, need = stage.decision, stage.decision.need
     of_ready = permission.reason.value, permission.message, permission.reason.action
@@ -144,12 +145,12 @@ def _starting(stage: StagePlan) -> tuple[str, bool]:
     for part in missing:
         ages = [one.age for one in stage.seen.observation.starting if one.target == part.target]
         turns = part.replicas - part.ready if part.target in in_turn else 1
-        known = turns > 1 or part.ready + len(ages) >= part.replicas
-        youngest = min(ages, default=0.0) if known else 0.0
+        youngest = min(ages, default=0.0) if turns > 1 or part.ready + len(ages) >= part.replicas else 0.0
         left.append((turns * part.cold_start - youngest, part.cold_start, youngest))
     count, (seconds, cold, age) = sum(part.replicas - part.ready for part in missing), max(left)
     usual, soon = f" for {brief(age)}, and a start usually takes {brief(cold)}", f", ready in about {brief(seconds)}"
-    return f"{count} of {stage.decision.replicas} replicas are starting{soon if age < cold else usual}", age >= cold
+    said = f"{count} of {stage.decision.replicas} replicas are starting{soon if age < cold else usual}"
+    return said, age > OVERDUE * cold
 
 
 def above_max(stage: StagePlan) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import add
@@ -346,10 +345,9 @@ def _counters(profile: GatewayProfile, sample: ReplicaMetrics) -> list[float]:
 
 
 def _most(before: ReplicaMetrics, now: ReplicaMetrics) -> float:
-    """Requests between two samples, by the figure that says most."""
+    """Requests between two samples, by the figure that says most; 0 where all fell."""
     counted = ((one.begun, one.admission_rejections, _observations(one.time_to_first_token)) for one in (before, now))
-    rises_of = (float(new) - float(old) for old, new in zip(*counted, strict=True))
-    return max((one for one in rises_of if not math.isnan(one)), default=0.0)
+    return max(0.0, *(float(new) - float(old) for old, new in zip(*counted, strict=True)))  # NaN is no maximum
 
 
 def _observations(histogram: Histogram | Unknown) -> Reading:

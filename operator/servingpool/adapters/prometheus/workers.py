@@ -43,6 +43,8 @@ TIMES_COMPARED = 5
 
 LEAST_BOUND, MOST_BOUND = 300.0, 366 * 86_400.0
 """Seconds at which the buckets of time left end: others are in another unit than was said."""
+MOST_BUCKETS = 1_000
+"""Buckets of time left, each a deadline to plan for: 300,000 in one answer took seconds of each tick of all pools."""
 LEAST_LEFT = 0.1
 """Share of the timeout: a queued query is dropped when less than this remains."""
 
@@ -239,22 +241,22 @@ def read_time_left(client: PrometheusClient, timeout: float, query: str, scale: 
     empty: the query is asked while requests wait.
     """
     answer = client.whole(client.query(query, timeout))
-    parsed = Unread().readable(
-        answer.rows(), lambda row: (bound_of(row["metric"]["le"]) / scale, float(row["value"][1]))
+    buckets = sorted(
+        Unread().readable(answer.rows(), lambda row: (bound_of(row["metric"]["le"]) / scale, float(row["value"][1])))
     )
-    buckets = sorted(parsed)
     bounds, counts = [bound for bound, _ in buckets], [count for _, count in buckets]
     if bounds[-1:] != [math.inf]:
         return Unknown('the query returns no bucket le="+Inf"; it must be as `sum by (le) (NAME_bucket{...})`')
-    if len({*bounds}) < len(bounds):
-        return Unknown("the query returns several series for a bucket, not 1; sum by (le) makes one of them")
+    if not len({*bounds}) == len(bounds) <= MOST_BUCKETS:
+        several = f"several series for a bucket, or more than {MOST_BUCKETS:,} buckets"
+        return Unknown(f"the query returns {several}; sum by (le) makes one series of each bucket")
     if not all(0.0 <= less <= more < math.inf for less, more in pairwise((0.0, *counts))):
         return Unknown("the query returns buckets whose counts are no numbers from 0 on that grow with le")
     if not LEAST_BOUND <= max(bounds[:-1], default=0.0) <= MOST_BOUND:
         return Unknown(f"the buckets end at {max(bounds[:-1], default=0.0):g} s, not at 5m to 8784h; check unit")
     if not counts[-1]:
         return Unknown("its buckets are empty: all is due after the last one, or the queue could not be read")
-    begins = (bound if bound <= 0.0 else max(before, 1.0) for before, bound in pairwise((0.0, *bounds)))
+    begins = (0.0 if bound <= 0.0 else max(before, 1.0) for before, bound in pairwise((0.0, *bounds)))
     return tuple(zip(begins, counts, strict=True))
 
 
