@@ -150,6 +150,11 @@ def test_work_is_done_by_its_own_deadlines_and_nothing_goes_while_these_are_unkn
     assert world.replicas == before > 1, "for a week one would do"
     assert world.condition("SLOMet") == ("Unknown", "BacklogUnknown")
     assert "the time left is unknown (its buckets are empty), so nothing is removed; " in world.message("SLOMet")
+    world.prometheus.left = ((0.0, world.left), (600.0, world.left))
+    world.step()
+    world.prometheus.left = ((600.0, world.left),)
+    world.step()
+    assert world.condition("SLOMet") == ("True", "DeadlinesHold"), "one wrong answer is over with the next"
     world.prometheus.left = ((0.0, 1_000.0), (600.0, world.left))
     world.step(minutes=1)
     assert world.condition("SLOMet") == ("False", "DeadlineMissed")

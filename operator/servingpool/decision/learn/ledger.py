@@ -48,6 +48,8 @@ class Ledger:
     """Replicas when it last had all that it wanted: of these it may lend some."""
     unit: str = "requests"
     """The unit of all amounts."""
+    overdue: float = 0.0
+    """What the broker called late at the last update: one wrong answer would stay in the ledger until all is done."""
 
     def update(self, waiting: Reading, running: float, served: float, batch: Batch, now: float) -> Ledger:
         """The ledger after so much left the queues, with so much that waits and runs now.

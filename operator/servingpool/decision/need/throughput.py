@@ -197,7 +197,9 @@ def plan(
     if now != ledger.at:
         cost = None if update.demand is None or min(served, tokens) <= 0.0 else update.demand.work_per_request / each
         ledger = ledger.update(waiting, running, served, batch, now).costing(cost, memory.interval)
-        ledger = ledger.sooner(one for one in told if one.at <= now)  # what is late stays late
+        overdue = max([one.amount for one in told if one.at <= now], default=0.0)
+        twice = min(overdue, ledger.overdue)  # what two ticks in a row call late stays late
+        ledger = replace(ledger.sooner([Due(now, twice)] if twice else ()), overdue=overdue)
     flow, hung = 0.0 if update.demand is None else update.demand.level, len(memory.last.standing)
     pods = [(max(0.0, start - one.age), one.weight) for one in observation.starting if one.age <= OVERDUE * start]
     without_pod = max(0.0, observation.ordered - observation.serving - math.fsum(weight for _, weight in pods))

@@ -136,7 +136,7 @@ _SATURATION = _part(
 _At = Annotated[float, Field(ge=0.0, le=LATEST), PlainSerializer(lambda at: round(at, 3), when_used="json")]
 _LEDGER = _part(
     Ledger,
-    optional="known_at cost unit had",
+    optional="known_at cost unit had overdue",
     at=_At,
     dues=Annotated[
         tuple[tuple[_At, NonNegative], ...],
