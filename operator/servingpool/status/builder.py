@@ -261,8 +261,8 @@ def _work_condition(plan: PoolPlan, found: Wanted, held: Status, *, idle: bool) 
     lasts until the pool has all that it does not lend: near a deadline other numbers of replicas would do each tick.
     """
     at, ledger, said = plan.decision.at, plan.memories[0].profile.ledger, plan.decision.reason.partition(": ")[2]
-    late, unit, known = [one for one in ledger.dues if one.at < at], ledger.unit, ledger.known_at == at
-    known = known and not isinstance(plan.seen.observation.time_left, Unknown)
+    late, unit = [one for one in ledger.dues if one.at < at], ledger.unit
+    known = ledger.known_at == at and not isinstance(plan.seen.observation.time_left, Unknown)
     told_before = {one.reason for one in held.conditions} & {Reason.DEADLINE_AT_RISK, Reason.DEADLINE_MISSED}
     must, bind = found.replicas - (found.lends if told_before else found.may_be_late), (*LASTING, LimitName.MAXIMUM)
     short = idle or any(one.name in bind and one.after < min(one.before, must) for one in plan.decision.limits)
